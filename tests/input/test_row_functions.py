@@ -19,9 +19,10 @@ import re
 import sys
 import threading
 import time
+import tracemalloc
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -1109,3 +1110,75 @@ def test_a_function_without_source_is_called_by_row(monkeypatch):
     data = Dataset.from_tensor_slices(SOURCE)
     make = lambda: data.map(names["double"]).batch(50)  # noqa: E731
     check_same(make, monkeypatch, blocks=False)
+
+
+class Point(NamedTuple):
+    x: Any
+    weight: float
+
+    @staticmethod
+    def weigh(x):
+        counted.append(x)
+        return Point(x, float(len(counted)))
+
+    @classmethod
+    def make(cls, x):
+        counted.append(x)
+        return cls(x, float(len(counted)))
+
+
+@pytest.mark.parametrize("name", ["weigh", "make"])
+def test_methods_of_a_named_tuple_are_not_trusted(name):
+    counted.clear()
+    data = Dataset.from_tensor_slices(SOURCE).map(
+        lambda r: getattr(Point, name)(r["f"])
+    )
+    weights = np.concatenate([batch.weight for batch in data.batch(50)])
+    assert weights.tolist() == list(range(1, 201))
+
+
+def test_large_arrays_are_not_copied(monkeypatch):
+    table = np.zeros(1_000_000, np.float32)
+    rows = Dataset.from_tensor_slices(SOURCE)
+    check_same(lambda: rows.map(lambda r: r["f"] + table[3]).batch(50), monkeypatch)
+    tracemalloc.start()
+    list(rows.map(lambda r: r["f"] + table[3]).batch(50))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < table.nbytes / 2
+
+
+def test_a_write_to_a_large_array_happens_once_for_a_row():
+    table = np.zeros(1_000_000, np.float32)
+
+    def count(r):
+        table[0] += 1
+        return r["f"] * 0 + table[0]
+
+    data = Dataset.from_tensor_slices(SOURCE).map(count)
+    assert np.concatenate(list(data.batch(50))).tolist() == list(range(1, 201))
+
+
+LARGE = {
+    "dict": {f"word{i}": i for i in range(20_000)},
+    "tuple": tuple(range(20_000)),
+    "frozenset": frozenset(range(20_000)),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_tables_of_constants_can_be_used(name, monkeypatch):
+    fn = functools.partial(_count_values, LARGE[name])
+    data = Dataset.from_tensor_slices(SOURCE)
+    check_same(lambda: data.map(fn).batch(50), monkeypatch)
+
+
+def test_a_large_dict_is_changed_once_for_a_row():
+    words = dict(LARGE["dict"])
+
+    def add(r):
+        return r["f"] * 0 + words.setdefault(len(words), len(words))
+
+    data = Dataset.from_tensor_slices(SOURCE).map(add)
+    found = np.concatenate(list(data.batch(50)))
+    assert found.tolist() == list(range(20_000, 20_200))

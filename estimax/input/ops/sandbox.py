@@ -90,6 +90,7 @@ _RECORD_METHODS = frozenset(
 )
 # Items of the lists and dicts that are copied: they are compared around every block.
 _MOST_ITEMS = 10_000
+_MOST_BYTES = 1 << 20  # of an array that is copied
 _MOST_COPIES = 1000  # a sandbox to which calls have added more is made anew
 _MISSING = object()
 
@@ -99,9 +100,8 @@ class Sandbox:
 
     Args:
       fn: The function.
-      copies_arrays: Whether arrays are copied and compared after the call. Otherwise
-        they are read-only views, which cost nothing, but a function that catches all
-        exceptions can hide that it tried to write.
+      copies_arrays: Whether arrays of up to 1 MB are copied and compared after the
+        call. Others are read-only views, which cost nothing.
 
     Attributes:
       function: The copy of the function.
@@ -176,10 +176,15 @@ class Sandbox:
     def _copy(self, value: Any, name: str) -> Any:
         kind = type(value)
         if kind in (dict, collections.OrderedDict, list, set):
+            if kind is dict and _is_large_table(value):
+                # A view shows what the program assigns later, and cannot be changed.
+                return types.MappingProxyType(value)
             self._items += len(value)
             if self._items <= _MOST_ITEMS and (kind is list or _has_plain_keys(value)):
                 return self._container(value, name)
         elif kind in (tuple, frozenset) or _is_record(kind):
+            if kind in (tuple, frozenset) and _is_large_table(value):
+                return value
             self._items += len(value)
             is_plain = kind is not frozenset or _has_plain_keys(value)
             if self._items <= _MOST_ITEMS and is_plain:
@@ -232,7 +237,7 @@ class Sandbox:
         return made
 
     def _array(self, value: Any, name: str) -> Any:
-        if not self._copies_arrays:
+        if not self._copies_arrays or value.nbytes > _MOST_BYTES:
             view = value.view()
             view.flags.writeable = False
             return view
@@ -546,6 +551,14 @@ def _is_trusted(value: Any) -> bool:
     return type(value) is types.FunctionType and _is_of_numpy(value)
 
 
+def _is_large_table(value: Any) -> bool:
+    """Return whether a value has too many items to copy, but only constants."""
+    if len(value) <= _MOST_ITEMS:
+        return False
+    parts = value.values() if isinstance(value, dict) else ()
+    return set(map(type, chain(value, parts))) <= _CONSTANTS
+
+
 def _has_plain_keys(keys: Iterable[Any]) -> bool:
     """Return whether no code of the user runs when keys are hashed and compared."""
     return all(_is_plain(key) for key in keys)
@@ -594,10 +607,10 @@ def _is_record(kind: type) -> bool:
     """Return whether a class is a namedtuple without methods of the user."""
     if kind.__bases__ != (tuple,) or not hasattr(kind, "_fields"):
         return False
-    methods = {k for k, v in vars(kind).items() if isinstance(v, types.FunctionType)}
-    return methods <= _RECORD_METHODS and not any(
-        isinstance(value, property) for value in vars(kind).values()
-    )
+    own = {name: value for name, value in vars(kind).items() if name != "_make"}
+    descriptors = (types.FunctionType, classmethod, staticmethod, property)
+    methods = {k for k, v in own.items() if isinstance(v, descriptors) or callable(v)}
+    return methods <= _RECORD_METHODS
 
 
 @functools.lru_cache(maxsize=256)
