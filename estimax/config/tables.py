@@ -349,37 +349,30 @@ def _parquet_batches(
 def _json_batches(
     path: str, source: JsonSource, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the number of rows and the values of JSON lines as text.
-
-    Python parses the lines: pyarrow would infer types, and crashes on odd lines.
-    """
     import pyarrow as pa
 
-    from estimax import input as inputs
-    from estimax.input.sources.json_reader import parse_object
+    from estimax.input.sources.file_blocks import ByteFile
+    from estimax.input.sources.json_reader import lines_of_file, read_objects
 
-    compression = source.compression and source.compression.upper()
-    lines = inputs.TextLineDataset(path, compression_type=compression)
-    number = 0
-    for block in lines.batch(_LINES_AT_ONCE):
-        rows = []
-        for line in block.tolist():
-            number += 1
-            try:
-                rows.append(parse_object(line.removeprefix(codecs.BOM_UTF8)))
-            except InputError as error:
-                raise InputError(f"{path}, line {number}: {error}") from None
-        names = dict.fromkeys(key for row in rows for key in row)
-        yield (
-            len(rows),
-            {
-                name: pa.array(
-                    [text for row in rows for text in _texts(row.get(name))],
-                    pa.string(),
-                )
-                for name in (names if columns is None else columns)
-            },
-        )
+    file = ByteFile(path, source.compression and source.compression.upper())
+    try:
+        for rows in read_objects(lines_of_file(file), path, _LINES_AT_ONCE):
+            objects = rows.objects
+            names = columns
+            if names is None:
+                names = list(dict.fromkeys(key for row in objects for key in row))
+            yield (
+                len(objects),
+                {
+                    name: pa.array(
+                        [text for row in objects for text in _texts(row.get(name))],
+                        pa.string(),
+                    )
+                    for name in names
+                },
+            )
+    finally:
+        file.close()
 
 
 def _texts(value: Any) -> list[str | None]:

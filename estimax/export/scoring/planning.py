@@ -49,6 +49,7 @@ from estimax.input.sources.csv_blocks import (
     row_ends,
 )
 from estimax.input.sources.file_blocks import ByteFile
+from estimax.input.sources.json_reader import line_ends, read_whole_lines
 from estimax.storage import files
 
 _THREADS = 8  # that read files; finding the ends of rows mostly releases the GIL
@@ -186,7 +187,6 @@ def _rows(file: InputFile, part: FilePart) -> int:
 
 
 _PIECE_BYTES = 4 << 20
-_LF = 0x0A
 _SPACES = np.frombuffer(b" \t\r\n\v\f", np.uint8)
 
 
@@ -277,16 +277,13 @@ def _csv_blocks(path: str) -> Iterator[_RowEnds]:
 
 
 def _json_blocks(path: str) -> Iterator[_RowEnds]:
-    offset, line = 0, 1
-    with open(path, "rb") as file:
-        # Whole lines: the rest of the last one is read on.
-        while data := file.read(_PIECE_BYTES) + file.readline():
-            array = np.frombuffer(data, np.uint8)
-            breaks = np.flatnonzero(array == _LF) + 1
-            if not len(breaks) or breaks[-1] < len(data):
-                breaks = np.append(breaks, len(data))
+    file = ByteFile(path)
+    offset, line = file.text_start(), 1
+    try:
+        while data := read_whole_lines(file, offset, line, _PIECE_BYTES):
+            breaks = line_ends(data)
             lines = np.arange(line + 1, line + 1 + len(breaks))
-            is_row = ~_are_empty(data, array, breaks)
+            is_row = ~_are_empty(data, breaks)
             numbers = lines[is_row]
 
             def number_at(row: int, numbers: Any = numbers) -> int:
@@ -294,14 +291,15 @@ def _json_blocks(path: str) -> Iterator[_RowEnds]:
 
             yield _RowEnds((offset, line), offset + breaks[is_row], number_at)
             offset, line = offset + len(data), line + len(breaks)
+    finally:
+        file.close()
 
 
-def _are_empty(
-    data: bytes, array: NDArray[np.uint8], breaks: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _are_empty(data: bytes, breaks: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which lines hold only white space; most begin with another character."""
     starts = np.concatenate([[0], breaks[:-1]])
-    empty: NDArray[np.bool_] = np.isin(array[starts], _SPACES)
+    first = np.frombuffer(data, np.uint8)[starts]
+    empty: NDArray[np.bool_] = np.isin(first, _SPACES)
     for i in np.flatnonzero(empty).tolist():
         empty[i] = not data[starts[i] : breaks[i]].strip()
     return empty
