@@ -12,7 +12,6 @@ that is no number is counted then, and does not end the scan.
 from __future__ import annotations
 
 import codecs
-import contextlib
 import glob
 import itertools
 import json
@@ -155,7 +154,9 @@ def header(path: str, source: AnySource, name: str = "train") -> list[str]:
     Those of JSON lines and TFRecord files are the keys of the first rows.
     """
     if isinstance(source, ParquetSource):
-        with _parquet(path) as file:
+        from estimax.input.sources.parquet import open_parquet
+
+        with open_parquet(path) as file:
             return list(file.schema_arrow.names)
     if isinstance(source, CsvSource):
         return _csv_header(path, source, name)
@@ -218,21 +219,6 @@ def as_text(values: Any) -> Any:
         values = pc.cast(values, pa.int8())
     text = pc.cast(values, pa.string())
     return pc.if_else(pc.equal(text, ""), None, text)
-
-
-@contextlib.contextmanager
-def _parquet(path: str) -> Iterator[Any]:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    from estimax.storage import files
-
-    with files.open_to_read(path) as file:
-        try:
-            opened = parquet.ParquetFile(file)
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{path}: expected a Parquet file: {error}.") from None
-        yield opened
 
 
 def _csv_header(path: str, source: CsvSource, name: str) -> list[str]:
@@ -340,8 +326,10 @@ def _iconv(path: str, encoding: str) -> str:
 def _parquet_batches(
     path: str, source: ParquetSource, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    with _parquet(path) as file:
-        for batch in file.iter_batches(columns=columns):
+    from estimax.input.sources.parquet import open_parquet, read_record_batches
+
+    with open_parquet(path) as file:
+        for batch in read_record_batches(file, path, columns):
             names = batch.schema.names
             yield batch.num_rows, {n: as_text(batch.column(n)) for n in names}
 

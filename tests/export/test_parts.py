@@ -199,3 +199,13 @@ def test_a_key_that_stands_twice_in_a_row_is_an_error(tmp_path):
     path.write_text('{"x": 1, "id": "a", "x": 2}\n')
     with pytest.raises(InputError, match=r"line 1: the key 'x' stands twice"):
         read(path, FilePart("jsonl"))
+
+
+def test_a_file_that_is_no_parquet_is_named(tmp_path):
+    path = tmp_path / "in.parquet"
+    path.write_bytes(b"hello")
+    words = r"in\.parquet: expected a Parquet file"
+    with pytest.raises(InputError, match=words):
+        cut(str(path), "parquet", rows=10)
+    with pytest.raises(InputError, match=words):
+        read(path, FilePart("parquet"))

@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.errors import InputError
 from estimax.export.scoring.plan import (
     BATCH_ROWS,
     FilePart,
@@ -50,6 +49,7 @@ from estimax.input.sources.csv_blocks import (
 )
 from estimax.input.sources.file_blocks import ByteFile
 from estimax.input.sources.json_reader import line_ends, read_whole_lines
+from estimax.input.sources.parquet import open_parquet
 from estimax.storage import files
 
 _THREADS = 8  # that read files; finding the ends of rows mostly releases the GIL
@@ -322,13 +322,8 @@ _BLOCKS: dict[str, Callable[[str], Iterator[_RowEnds]]] = {
 
 
 def _cut_parquet(path: str, rows: int, pieces: int) -> list[FilePart]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        about = pq.read_metadata(path)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path}: cannot be read as Parquet: {error}") from error
+    with open_parquet(path) as file:
+        about = file.metadata
     sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
     parts, first = [], 1
     for group, size in enumerate(sizes):

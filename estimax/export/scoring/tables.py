@@ -49,6 +49,7 @@ from estimax.input.sources.json_reader import (
     lines_of_stream,
     read_objects,
 )
+from estimax.input.sources.parquet import open_parquet, read_record_batches
 from estimax.input.sources.record_files import TFRecordReader
 from estimax.input.streams.chunks import Chunk
 
@@ -380,36 +381,22 @@ def _missing(spec: TensorInfo) -> Any:
 
 
 def _read_parquet(file: _Opened, wanted: InputColumns) -> Iterator[TableBatch]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    first = file.part.first
-    try:
-        with pq.ParquetFile(file.path) as opened:
-            wanted.check(file.name, opened.schema_arrow.names)
-            for batch in _record_batches(opened, file.part, wanted.names):
-                columns = {n: batch.column(n) for n in wanted.names}
-                yield TableBatch(columns, batch.num_rows, file.name, first)
-                first += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{file.name}: cannot be read as Parquet: {error}") from error
-
-
-def _record_batches(file: Any, part: FilePart, names: list[str]) -> Iterator[Any]:
-    """Yield the rows of a part of a `ParquetFile` as pyarrow RecordBatches."""
-    about = file.metadata
-    sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
-    group, skipped = part.start or (0, 0)
-    left = sum(sizes) if part.rows is None else part.rows
-    ends = itertools.accumulate(sizes[group:])  # rows from the first row group on
-    groups = 1 + sum(1 for end in ends if end < skipped + left)
-    chosen = range(len(sizes))[group : group + groups]
-    for batch in file.iter_batches(BATCH_ROWS, row_groups=chosen, columns=names):
-        dropped = min(skipped, len(batch))
-        kept = batch.slice(dropped, left)
-        skipped, left = skipped - dropped, left - len(kept)
-        if len(kept):
-            yield kept
+    first, part = file.part.first, file.part
+    with open_parquet(file.path) as opened:
+        wanted.check(file.name, opened.schema_arrow.names)
+        # Not by `ParquetReader`, whose columns have no nulls and no types of Arrow: the
+        # bundle fills missing values, and columns to keep have the types of the file.
+        for batch in read_record_batches(
+            opened,
+            file.path,
+            wanted.names,
+            start=part.start or (0, 0),
+            rows=part.rows,
+            batch_rows=BATCH_ROWS,
+        ):
+            columns = {n: batch.column(n) for n in wanted.names}
+            yield TableBatch(columns, batch.num_rows, file.name, first)
+            first += batch.num_rows
 
 
 def _read_json_lines(file: _Opened, wanted: InputColumns) -> Iterator[TableBatch]:
