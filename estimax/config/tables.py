@@ -377,6 +377,11 @@ def _texts(value: Any) -> list[str | None]:
 def _record_batches(
     path: str, source: RecordSource, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number of rows and the values of Examples as text.
+
+    The records are read as in training. They are not parsed by `ExampleParser`, which
+    expects one kind of values for a feature: here any record may have another kind.
+    """
     import pyarrow as pa
 
     from estimax import input as inputs

@@ -33,7 +33,7 @@ from estimax.core.strings import Strings
 from estimax.export import TensorInfo
 from estimax.export.requests import is_filled
 from estimax.export.scoring.plan import BATCH_ROWS, FilePart, is_compressed
-from estimax.formats.records import RecordReader
+from estimax.input.readers import read_example_dtypes
 from estimax.input.sources.csv_blocks import CsvFormat
 from estimax.input.sources.csv_reader import CsvReader
 from estimax.input.sources.csv_schema import make_schema, read_header
@@ -491,21 +491,13 @@ def _records(file: _Opened) -> Iterator[Strings]:
     yield from (data if part.rows is None else data.take(part.rows)).batch(BATCH_ROWS)
 
 
-_KINDS = {"int64_list": "int64", "float_list": "float32", "bytes_list": "string"}
-
-
 def _example_specs(file: _Opened, wanted: InputColumns) -> dict[str, Any]:
     """Return how to parse the columns; those to keep, as in the first Example."""
-    with RecordReader(file.path, file.compression) as reader:
-        block = reader.read_block(1)
-    assert block is not None, "a record was read from it"
-    found = inputs.Example.parse(block.records[0]).features
+    found = read_example_dtypes(file.path, file.compression)
     specs = {n: _spec_of(spec) for n, spec in wanted.features.items()}
     kept = [n for n in wanted.keep if n not in specs]
     InputColumns({}, kept).check(f"{file.name}, row 1", found)
-    return specs | {
-        n: VarLenFeature(_KINDS[found[n].kind or "bytes_list"]) for n in kept
-    }
+    return specs | {n: VarLenFeature(found[n] or "string") for n in kept}
 
 
 def _spec_of(spec: TensorInfo) -> Any:
