@@ -31,8 +31,8 @@ from estimax.config.schema.data import (
     Source,
 )
 from estimax.config.schema.run import Run
+from estimax.core.encodings import is_utf_8
 from estimax.core.errors import InputError, MissingFileError, did_you_mean
-from estimax.core.strings import is_utf_8
 
 if TYPE_CHECKING:  # both load pyarrow, and checking a file without its data must not
     from estimax.input.sources.csv_blocks import CsvFormat
