@@ -13,7 +13,7 @@ import numpy as np
 from estimax.metrics.inputs import Data, broadcast_weights, check_given, required
 from estimax.metrics.mean import strict_mean
 from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums
-from estimax.v1.docstrings import document_metric
+from estimax.v1.metrics.docstrings import document_metric
 
 
 @document_metric("a scalar within [0, 1], NaN if nothing was retrieved")

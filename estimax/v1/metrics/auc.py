@@ -27,7 +27,7 @@ from estimax.metrics.thresholds import (
     counts_at,
     unit_scores,
 )
-from estimax.v1.docstrings import document_metric
+from estimax.v1.metrics.docstrings import document_metric
 
 # TF 1 adds this to the rates of the AUC, and EPSILON to those of operating points.
 _SMOOTHING = 1e-6

@@ -26,7 +26,7 @@ from estimax.metrics.thresholds import (
     true_positive_count,
     unit_scores,
 )
-from estimax.v1.docstrings import document_metric
+from estimax.v1.metrics.docstrings import document_metric
 
 
 @document_metric("a scalar")

@@ -22,7 +22,7 @@ from estimax.metrics.metric import (
 from estimax.metrics.multi_class import class_table
 from estimax.metrics.multi_class import mean_iou as keras_mean_iou
 from estimax.metrics.regression import number_pair, root
-from estimax.v1.docstrings import document_metric
+from estimax.v1.metrics.docstrings import document_metric
 
 
 @document_metric(
