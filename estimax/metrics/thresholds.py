@@ -264,7 +264,9 @@ def sensitivity_at_specificity(
     """
     check_unit_interval("specificity", [specificity])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)
-    return from_sums(sums, _best_sensitivity, least=specificity)
+    return from_sums(
+        sums, _best_rate, of="sensitivity", at="specificity", least=specificity
+    )
 
 
 def specificity_at_sensitivity(
@@ -310,7 +312,9 @@ def specificity_at_sensitivity(
     """
     check_unit_interval("sensitivity", [sensitivity])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)
-    return from_sums(sums, _best_specificity, least=sensitivity)
+    return from_sums(
+        sums, _best_rate, of="specificity", at="sensitivity", least=sensitivity
+    )
 
 
 def precision_at_recall(
@@ -354,7 +358,7 @@ def precision_at_recall(
     """
     check_unit_interval("recall", [recall])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)
-    return from_sums(sums, _best_precision, least=recall)
+    return from_sums(sums, _best_rate, of="precision", at="recall", least=recall)
 
 
 def recall_at_precision(
@@ -398,7 +402,7 @@ def recall_at_precision(
     """
     check_unit_interval("precision", [precision])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)
-    return from_sums(sums, _best_recall, least=precision)
+    return from_sums(sums, _best_rate, of="recall", at="precision", least=precision)
 
 
 def _counts(
@@ -423,35 +427,13 @@ def _counts(
     return counts_on_grid(batch, num_thresholds)
 
 
-def _best(wanted: jax.Array, held: jax.Array, least: float) -> jax.Array:
-    """Return the highest `wanted` where `held` is at least `least`, else 0."""
-    return jnp.max(jnp.where(held >= jnp.float32(least), wanted, 0.0))
-
-
-def _rates(sums: Accumulators) -> dict[str, jax.Array]:
+def _best_rate(sums: Accumulators, *, of: str, at: str, least: float) -> jax.Array:
+    """Return the highest rate `of` where the rate `at` is at least `least`, else 0."""
     tp, fp, tn, fn = confusion(sums)
-    return {
+    rates = {
         "sensitivity": safe_div(tp, tp + fn),
+        "recall": safe_div(tp, tp + fn),
         "specificity": safe_div(tn, tn + fp),
         "precision": safe_div(tp, tp + fp),
     }
-
-
-def _best_sensitivity(sums: Accumulators, *, least: float) -> jax.Array:
-    rates = _rates(sums)
-    return _best(rates["sensitivity"], rates["specificity"], least)
-
-
-def _best_specificity(sums: Accumulators, *, least: float) -> jax.Array:
-    rates = _rates(sums)
-    return _best(rates["specificity"], rates["sensitivity"], least)
-
-
-def _best_precision(sums: Accumulators, *, least: float) -> jax.Array:
-    rates = _rates(sums)
-    return _best(rates["precision"], rates["sensitivity"], least)
-
-
-def _best_recall(sums: Accumulators, *, least: float) -> jax.Array:
-    rates = _rates(sums)
-    return _best(rates["sensitivity"], rates["precision"], least)
+    return jnp.max(jnp.where(rates[at] >= jnp.float32(least), rates[of], 0.0))
