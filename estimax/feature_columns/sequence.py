@@ -250,7 +250,7 @@ class SequenceNumericColumn:
     normalizer_fn: Callable[[Any], Any] | None
 
     def __repr__(self) -> str:
-        return display.shown_fields(self)
+        return display.format_fields(self)
 
     @property
     def name(self) -> str:

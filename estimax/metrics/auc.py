@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.metrics.inputs import Data, check_given, guarded, label_pair
+from estimax.metrics.inputs import Data, check_given, guard_weights, label_pair
 from estimax.metrics.metric import (
     Accumulators,
     MetricError,
@@ -178,7 +178,7 @@ def group_auc(
     truth, scores, ids, weighted = _flatten_groups(labels, predictions, groups, weights)
     inside = (ids >= 0) & (ids < num_groups)
     problem = f"groups must be ids from 0 to {num_groups - 1}"
-    weighted = guarded(weighted, inside, problem)
+    weighted = guard_weights(weighted, inside, problem)
     bins = num_buckets + 1
     # One bin for each pair of group and bucket, numbered group by group.
     own = jnp.where(inside, ids, 0) * bins + count_passed_even(scores, bins)

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from estimax.metrics.inputs import Data, broadcast_weights, guarded, label_pair
+from estimax.metrics.inputs import Data, broadcast_weights, guard_weights, label_pair
 from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums, safe_div
 
 # The margin that Keras and TF put around [0, 1], so that 0 passes the first threshold.
@@ -45,7 +45,11 @@ def score_pair(
     """Return labels, scores and weights of one shape; raise if a score is NaN."""
     truth, scores = label_pair(labels, predictions, weights, no_data=no_data)
     weighted = broadcast_weights(weights, scores.shape)
-    return truth, scores, guarded(weighted, ~jnp.isnan(scores), "a prediction is NaN")
+    return (
+        truth,
+        scores,
+        guard_weights(weighted, ~jnp.isnan(scores), "a prediction is NaN"),
+    )
 
 
 def unit_scores(
@@ -54,7 +58,7 @@ def unit_scores(
     """Return labels, scores and weights, flat; raise if a score is not in [0, 1]."""
     truth, scores, weighted = score_pair(labels, predictions, weights)
     inside = (scores >= 0) & (scores <= 1)
-    weighted = guarded(weighted, inside, "predictions must be within [0, 1]")
+    weighted = guard_weights(weighted, inside, "predictions must be within [0, 1]")
     return truth.ravel(), scores.ravel(), weighted.ravel()
 
 

@@ -22,7 +22,7 @@ from typing import TypedDict, Unpack, get_args
 import jax
 import jax.numpy as jnp
 
-from estimax.core.display import shown
+from estimax.core.display import format_value
 from estimax.core.errors import did_you_mean
 from estimax.optimizers import rules
 from estimax.optimizers.clipping import Clip
@@ -610,7 +610,7 @@ def _check_rate(name: str, rate: Rate) -> None:
     if isinstance(rate, bool) or not hasattr(rate, "__float__"):
         raise TypeError(
             f"{name}: learning_rate must be a number or a function of the step "
-            f"(see optimizers.exponential_decay), got {shown(rate)}."
+            f"(see optimizers.exponential_decay), got {format_value(rate)}."
         )
 
 
@@ -625,11 +625,11 @@ def _decay_by_step(rate: Rate, decay: float) -> Rate:
             "it there by 1 + decay * ex.get_global_step()."
         )
 
-    def decayed(step: jax.Array) -> jax.Array:
+    def rate_at(step: jax.Array) -> jax.Array:
         now = rate(step) if callable(rate) else rate
         return now / (1 + decay * jnp.asarray(step, jnp.float32))
 
-    return NamedSchedule(f"{rate} / (1 + {decay} * step)", decayed)
+    return NamedSchedule(f"{rate} / (1 + {decay} * step)", rate_at)
 
 
 def _epsilon(

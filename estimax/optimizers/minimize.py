@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import optax
 
 from estimax import staging
-from estimax.core.display import shown
+from estimax.core.display import format_value
 from estimax.core.errors import SpecError, did_you_mean
 from estimax.optimizers import constructors
 from estimax.optimizers.clipping import Clip, Tree
@@ -363,10 +363,10 @@ def as_optimizer(value: object) -> Optimizer:
         wrapped = optax.with_extra_args_support(made)
         return Optimizer("optax", None, None, transformation=wrapped)
     raise TypeError(
-        f"expected an optimizer, got {type(made).__name__}: {shown(made)}. Accepted "
-        "are an estimax optimizer (optimizers.Adagrad(0.05)), an optax transformation, "
-        f"a name ({', '.join(_NAMES)}), or a function without arguments that returns "
-        "one."
+        f"expected an optimizer, got {type(made).__name__}: {format_value(made)}. "
+        "Accepted are an estimax optimizer (optimizers.Adagrad(0.05)), an optax "
+        f"transformation, a name ({', '.join(_NAMES)}), or a function without "
+        "arguments that returns one."
     )
 
 
@@ -393,9 +393,10 @@ def _name_of(variable: Any) -> str:
     found = None if trace is None else trace.variable_name(variable)
     if found is None:
         raise SpecError(
-            f"minimize: var_list holds {shown(variable)}, which is not a variable of "
-            "this model. Give arrays that ex.get_variable returned in this call of the "
-            'model_fn, or name variables by regular expressions: var_list="dnn/".'
+            f"minimize: var_list holds {format_value(variable)}, which is not a "
+            "variable of this model. Give arrays that ex.get_variable returned in this "
+            "call of the model_fn, or name variables by regular expressions: "
+            'var_list="dnn/".'
         )
     name, trainable = found
     if not trainable:

@@ -89,7 +89,7 @@ class Optimizer:
             shown |= _arguments(self.rule)
         if self.clip is not None:
             shown["clip"] = self.clip
-        given = ", ".join(f"{n}={display.shown(v)}" for n, v in shown.items())
+        given = ", ".join(f"{n}={display.format_value(v)}" for n, v in shown.items())
         return f"{self.name}({given})"
 
     @property

@@ -383,7 +383,11 @@ class AdamRule(Rule):
             w = w - lr * self.weight_decay * w
         # Both bias corrections are folded into the learning rate, as in TensorFlow.
         # Correcting v itself instead would give epsilon another meaning.
-        rate = lr * jnp.sqrt(_seen(self.beta_2, step)) / _seen(self.beta_1, step)
+        rate = (
+            lr
+            * jnp.sqrt(_bias_correction(self.beta_2, step))
+            / _bias_correction(self.beta_1, step)
+        )
         return w - rate * m / (jnp.sqrt(v) + self.epsilon), new
 
 
@@ -404,7 +408,7 @@ class AdamaxRule(Rule):
         m = _mean(slots["m"], g, self.beta_1)
         v = jnp.maximum(self.beta_2 * slots["v"], jnp.abs(g))
         # A maximum has no bias towards 0, so only m is corrected.
-        rate = lr / _seen(self.beta_1, step)
+        rate = lr / _bias_correction(self.beta_1, step)
         return w - rate * m / (v + self.epsilon), {"m": m, "v": v}
 
 
@@ -431,7 +435,7 @@ class NadamRule(Rule):
         k = jnp.asarray(step, jnp.float32) + 1
         now, ahead, product = self._mu(k), self._mu(k + 1), self._product(step)
         direction = (1 - now) * g / (1 - product) + ahead * m / (1 - product * ahead)
-        root = jnp.sqrt(v / _seen(self.beta_2, step)) + self.epsilon
+        root = jnp.sqrt(v / _bias_correction(self.beta_2, step)) + self.epsilon
         return w - lr * direction / root, {"m": m, "v": v}
 
     def _mu(self, k: jax.Array) -> jax.Array:
@@ -460,13 +464,13 @@ def _mean(
     """Return decay * mean + (1 - decay) * value.
 
     "v1" and "legacy" compute 1 - decay in float32, where 1 - 0.999 loses three digits.
-    The bias correction in `_seen` loses the same digits, so the two errors cancel.
+    `_bias_correction` loses the same digits, so the two errors cancel.
     """
     rest = 1 - decay if generation == "keras" else float(1 - np.float32(decay))
     return decay * mean + rest * value
 
 
-def _seen(decay: float, step: jax.Array) -> jax.Array:
+def _bias_correction(decay: float, step: jax.Array) -> jax.Array:
     """Return 1 - decay ** (step + 1): the total weight of the values in a mean from 0.
 
     Dividing the mean by it removes the bias towards 0.

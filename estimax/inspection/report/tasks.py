@@ -55,7 +55,7 @@ class HeadTask:
         is_number = self.kind == "regression"
         return self.scores if is_number else np.asarray(self.scores > 0.5)
 
-    def shown(self, value: Any) -> str:
+    def format_value(self, value: Any) -> str:
         """Return a label or a guess as text."""
         if not self.classes:
             return f"{float(value):.4g}"

@@ -125,7 +125,7 @@ def write_report(
     figures.check_installed()
     facts = facts or RunFacts()
     scanned = max_rows if group else _SCANNED_ROWS * max_rows
-    numbers, features, labels, batch_size = _sampled(
+    numbers, features, labels, batch_size = _sample_rows(
         estimator, input_fn, max_rows, scanned
     )
     rows = _rows(numbers, features, group, weight)
@@ -163,7 +163,7 @@ def write_report(
     return target
 
 
-def _sampled(
+def _sample_rows(
     estimator: Estimator, input_fn: InputFn, max_rows: int, scanned: int
 ) -> RowSample:
     """Return rows that are spread over the first `scanned` rows of an input."""
@@ -275,7 +275,7 @@ def _add_data(
         section.table(headings, cells)
         return
     scanned = _SCANNED_ROWS * max_rows
-    trained = _sampled(estimator, train_input_fn, max_rows, scanned)
+    trained = _sample_rows(estimator, train_input_fn, max_rows, scanned)
     section.text(
         f"{count:,} rows of the evaluation data and {len(trained.numbers):,} rows of "
         "the training data, spread over the files. Columns that differ may explain why "

@@ -18,7 +18,7 @@ from estimax.metrics.auc import (
     interpolated_pr_area,
     step_areas,
 )
-from estimax.metrics.inputs import Data, required
+from estimax.metrics.inputs import Data, require
 from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums
 from estimax.metrics.thresholds import (
     EPSILON,
@@ -107,7 +107,7 @@ def sensitivity_at_specificity(
       >>> round(float(metric.compute()), 4)
       1.0
     """
-    target = required("specificity", specificity)
+    target = require("specificity", specificity)
     check_unit_interval("specificity", [target])
     inner = inner_thresholds(num_thresholds, None)
     grid = [-EPSILON, *inner, 1 + EPSILON]
@@ -143,7 +143,7 @@ def specificity_at_sensitivity(
       >>> round(float(metric.compute()), 4)
       1.0
     """
-    target = required("sensitivity", sensitivity)
+    target = require("sensitivity", sensitivity)
     check_unit_interval("sensitivity", [target])
     inner = inner_thresholds(num_thresholds, None)
     # The last threshold lies below 1, as in TF 1: a score of 1 passes all thresholds.
