@@ -558,7 +558,7 @@ def Nadam(  # noqa: N802
       An `Optimizer`.
 
     Example:
-      >>> Nadam(0.001).rule.untouched
+      >>> Nadam(0.001).rule.rows_without_gradient
       'decay_slots'
     """
     rule = rules.NadamRule(beta_1, beta_2, _epsilon(epsilon, "legacy"))

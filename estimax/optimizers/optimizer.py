@@ -95,7 +95,7 @@ class Optimizer:
     @property
     def has_rows(self) -> bool:
         """Whether updating only the touched rows of a table is exact."""
-        return self.rule is not None and self.rule.untouched == "keep"
+        return self.rule is not None and self.rule.rows_without_gradient == "keep"
 
     @property
     def unclipped(self) -> Optimizer:

@@ -31,14 +31,14 @@ import numpy as np
 
 Generation = Literal["v1", "legacy", "keras"]
 Slots = dict[str, jax.Array]
-Untouched = Literal["keep", "decay", "decay_slots"]
+RowsWithoutGradient = Literal["keep", "decay", "decay_slots"]
 
 
 class Rule:
     """The base of all update rules: one elementwise update and its slots.
 
     Subclass it to write an optimizer of your own: override `update`, `slots` if the
-    rule has any, and `untouched` if rows without a gradient change. Then build
+    rule has any, and `rows_without_gradient` if such rows of a table change. Then build
     `Optimizer("MyRule", MyRule(), learning_rate)`.
 
     Example:
@@ -50,8 +50,16 @@ class Rule:
       [0.5, -0.5]
     """
 
+    def __init_subclass__(cls) -> None:
+        # The property had this name before. Without the error, a rule that still has it
+        # would leave rows without a gradient alone, and train other numbers.
+        if "untouched" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__}.untouched: rename it to `rows_without_gradient`."
+            )
+
     @property
-    def untouched(self) -> Untouched:
+    def rows_without_gradient(self) -> RowsWithoutGradient:
         """What a step does to rows of a table without a gradient.
 
         "keep": nothing, so only touched rows are read and written. "decay": variable
@@ -117,7 +125,7 @@ class MomentumRule(Rule):
             raise ValueError(f"momentum must be between 0 and 1, got {self.momentum}.")
 
     @property
-    def untouched(self) -> Untouched:
+    def rows_without_gradient(self) -> RowsWithoutGradient:
         return "decay" if self.generation == "keras" else "keep"
 
     def slots(self, w: jax.Array) -> Slots:
@@ -207,7 +215,7 @@ class FtrlRule(Rule):
         )
 
     @property
-    def untouched(self) -> Untouched:
+    def rows_without_gradient(self) -> RowsWithoutGradient:
         return "decay" if self.generation == "keras" else "keep"
 
     def slots(self, w: jax.Array) -> Slots:
@@ -295,7 +303,7 @@ class RMSPropRule(Rule):
     generation: Generation = "legacy"
 
     @property
-    def untouched(self) -> Untouched:
+    def rows_without_gradient(self) -> RowsWithoutGradient:
         # As TensorFlow's sparse updates do: "legacy" touches single rows with momentum
         # only; without it, the mean of squares of every row decays.
         if self.generation == "v1":
@@ -364,7 +372,7 @@ class AdamRule(Rule):
     generation: Generation = "legacy"
 
     @property
-    def untouched(self) -> Untouched:
+    def rows_without_gradient(self) -> RowsWithoutGradient:
         return "keep" if self.lazy else "decay"
 
     def slots(self, w: jax.Array) -> Slots:
@@ -421,7 +429,7 @@ class NadamRule(Rule):
     epsilon: float = 1e-7
 
     @property
-    def untouched(self) -> Untouched:
+    def rows_without_gradient(self) -> RowsWithoutGradient:
         return "decay_slots"
 
     def slots(self, w: jax.Array) -> Slots:
