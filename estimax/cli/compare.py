@@ -137,7 +137,7 @@ def _metric_names(runs: Sequence[PastRun], wanted: str | None) -> list[str]:
 
 
 def _sort_runs(runs: Sequence[PastRun], metric: str) -> list[PastRun]:
-    """Return the runs with the best first, and those without the metric last."""
+    """Return the runs with the best first, and runs without the metric last."""
     sign = -1 if better(metric.rpartition("/")[2]) == "max" else 1
     infinite = float("inf")
     return sorted(runs, key=lambda run: sign * run.metrics.get(metric, sign * infinite))

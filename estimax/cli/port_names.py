@@ -467,7 +467,7 @@ def _format_import(item: libcst.ImportAlias) -> str:
 
 
 def full_name(node: Any) -> str | None:
-    """Return `a.b.c` of an expression of names; None for another expression."""
+    """Return `a.b.c` of an expression of names; None if it is something else."""
     import libcst as cst
 
     parts: list[str] = []

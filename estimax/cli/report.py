@@ -82,7 +82,7 @@ MAX_ROWS = 20_000  # rows that a report looks at
 
 
 def _source(run: config.Run, given: str | None) -> str:
-    """Return the source to look at: the given one, that of eval, or that of train."""
+    """Return the source to look at: `given`, or the source of eval, or of train."""
     if given is None:
         return run.eval.source if run.eval is not None else run.train.source
     if given not in run.data.sources:

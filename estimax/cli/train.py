@@ -112,7 +112,7 @@ def _print_metrics(
 ) -> None:
     """Print the metrics of the last evaluations; beside the first, a constant answer.
 
-    `metrics` has those of each evaluation by name, as `_run` returns them.
+    `metrics` has the metrics of each evaluation by name, as `_run` returns them.
     """
     run = built.run
     if run.eval is None or not metrics:

@@ -130,7 +130,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def squeeze_column(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array [B, 1] as [B], others as they are."""
+    """Return an array [B, 1] as [B], any other array unchanged."""
     is_column = array.ndim == 2 and array.shape[1] == 1
     return array[:, 0] if is_column else array
 

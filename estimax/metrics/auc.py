@@ -4,7 +4,7 @@
     auc(labels, scores, curve="PR")
     group_auc(labels, scores, user_ids, num_groups=1000)
 
-`auc` is that of Keras (`tf.keras.metrics.AUC`), which the heads report: approximated at
+`auc` is `tf.keras.metrics.AUC`, which the heads report: approximated at
 200 thresholds and not computed from sorted scores, so that the state has a fixed size
 and merges by adding. `metrics.v1.auc` has the smoothing of `tf.compat.v1.metrics.auc`.
 

@@ -7,12 +7,12 @@ The state is a histogram, not the four vectors of counts: bin j of `counts[label
 the weight of the examples whose score passes exactly j of the T ascending thresholds.
 One scatter per batch replaces a [T, B] comparison, and cumulative sums over the bins
 give all four counts. Every metric of this package that depends on thresholds, including
-those of `metrics.v1`, uses this state.
+the metrics of `metrics.v1`, uses this state.
 
 A label is positive if it is not 0; a score passes a threshold if it is greater.
 
 The public metrics here give the best value of one rate while another is at least a
-given value. Their semantics are those of Keras: the maximum over the thresholds that
+given value. They are defined as in Keras: the maximum over the thresholds that
 satisfy the constraint, 0 if none does. `metrics.v1` has TF 1's nearest threshold
 instead, which differs on small data.
 """
@@ -98,8 +98,9 @@ def count(
 
 def count_passed_even(predictions: jax.Array, thresholds: int) -> jax.Array:
     """Return how many of 0, 1/(T-1), ..., 1 each score passes, by arithmetic."""
-    # The float32 product is that of Keras: it may round a score that equals a threshold
-    # bit for bit into the next bin, and evaluation must report what Keras reports.
+    # Keras computes the same float32 product: it may round a score that equals a
+    # threshold bit for bit into the next bin, and evaluation must report what Keras
+    # reports.
     clipped = jnp.clip(predictions, 0.0, 1.0).astype(jnp.float32)
     passed = jnp.ceil(clipped * jnp.float32(thresholds - 1))
     return jnp.nan_to_num(passed).astype(jnp.int32)

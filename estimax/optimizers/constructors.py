@@ -54,8 +54,8 @@ def SGD(  # noqa: N802 (the optimizers keep their TensorFlow names)
     """Stochastic gradient descent, with momentum if given.
 
     Use it as the simplest baseline, or with momentum for dense networks. The velocity
-    is that of Keras, which sums past changes; `Momentum` is that of TensorFlow 1, which
-    sums past gradients. They differ when the learning rate changes.
+    sums past changes, as in Keras. The velocity of `Momentum` sums past gradients, as
+    in TensorFlow 1. They differ when the learning rate changes.
 
     Args:
       learning_rate: A number, or a schedule such as `exponential_decay`.
@@ -172,7 +172,7 @@ def Adam(  # noqa: N802
     generation: Generation = "legacy",
     **options: Unpack[OptimizerOptions],
 ) -> Optimizer:
-    """Adam: a running mean of gradients divided by the root of that of their squares.
+    """Adam: the running mean of gradients over the root of the mean of their squares.
 
     A good default for dense networks. It changes every row of a table in every step,
     so the cost of a step grows with the vocabulary; use `LazyAdam` for large tables.

@@ -43,7 +43,7 @@ class Group:
         name. None matches every variable.
       optimizer: What updates the variables.
       clip: A `Clip`, or a function of the dict of all gradients of the group, that is
-        called before the clipping of the optimizer. None: only that of the optimizer.
+        called before the clipping of the optimizer. None: only the optimizer clips.
 
     Example:
       >>> made = minimize("SGD", var_list="dnn/").groups[0]
@@ -154,8 +154,8 @@ def minimize(
     Args:
       optimizer: An estimax optimizer, an optax transformation, a name such as
         `"Adagrad"`, or a function without arguments that returns one of these.
-      loss: Optional, as in TensorFlow. The gradient is always that of the spec's loss;
-        if given, this must be the same array.
+      loss: Optional, as in TensorFlow. The spec's loss is always the one that is
+        differentiated; if given, this must be the same array.
       var_list: What is trained: a regular expression, matched at the start of variable
         names; an array that `ex.get_variable` returned in this call of the `model_fn`;
         a list of these; or a dict of `ex.variables_by_name`. None: all variables.
@@ -300,7 +300,7 @@ def by_name(
     Args:
       name: The name of a constructor, in upper or lower case, e.g. `"adagrad"`.
       learning_rate: A number or a schedule. None: the default of the constructor, which
-        is that of Keras' legacy optimizer.
+        Keras' legacy optimizer has as well.
       **options: The other arguments of the constructor.
 
     Returns:

@@ -55,7 +55,7 @@ class ScoringProgress:
     """How far a scoring is.
 
     Args:
-      rows: The rows that are predicted, those of an earlier call included.
+      rows: The rows that are predicted, including the rows of an earlier call.
       total_rows: All rows; None if the input has files whose rows are not counted.
       shards: The shards that are complete.
       total_shards: All shards.

@@ -136,7 +136,7 @@ class Vocabulary(IdSource):
     def __call__(self, raw: Mapping[str, Any]) -> NDArray[np.int32] | Ids:
         """Return the position of every value: an array of the shape of the feature.
 
-        '' is a word like others. A sparse feature becomes padded `Ids`.
+        '' is a word like any other. A sparse feature becomes padded `Ids`.
         """
         value = raw[self.key]
         if isinstance(value, Sparse):

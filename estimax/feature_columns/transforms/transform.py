@@ -100,9 +100,9 @@ class IdSource:
     """Base of the sources of ids: what the host computes for a categorical column.
 
     The defaults here are for a source that reads one feature, named by `key`, and maps
-    each value by itself: such a subclass defines `is_integer` and `ids_of`. Others
-    define `name`, `keys`, `entries` and `make_ids`. Every subclass has `num_buckets`,
-    the number of ids. Add a subclass to the table in `serialize.py`.
+    each value by itself: such a subclass defines `is_integer` and `ids_of`. Other
+    subclasses define `name`, `keys`, `entries` and `make_ids`. Every subclass has
+    `num_buckets`, the number of ids. Add a subclass to the table in `serialize.py`.
     """
 
     kind: ClassVar[str]  # its "type" in a bundle

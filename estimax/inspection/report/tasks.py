@@ -2,9 +2,9 @@
 
     for task in tasks_of(predictions, labels): ...
 
-Heads name their predictions: "logistic" is that of two classes, "probabilities" of
-several, "predictions" of a number. A model of several heads has predictions and labels
-for each, and so a task for each.
+The key of a prediction tells the task: "logistic" for two classes, "probabilities" for
+several classes, "predictions" for a number. A model of several heads has predictions
+and labels for each head, and so a task for each head.
 """
 
 from __future__ import annotations
