@@ -104,8 +104,16 @@ _ROOTLESS = "    options:\n      show_root_heading: false\n      heading_level: 
 def _modules_of(package: str) -> list[str]:
     """Return the public modules of a package, such as `v1`."""
     path = f"estimax.{package}"
-    names = [name for module, name in _imports(_names_of(package)) if module == path]
+    imports = _imports(_names_of(package))
+    names = [name for module, name in imports if module == path]
+    # A module may be in another package, as `heads.losses` is in `metrics`. A part of
+    # `v1` has the name of the package and is added below.
+    names += [n for m, n in imports if n not in (*names, package) and _is_module(m, n)]
     return names + (["v1"] if (PACKAGE / package / "v1.py").exists() else [])
+
+
+def _is_module(module: str, name: str) -> bool:
+    return ROOT.joinpath(*module.split("."), f"{name}.py").exists()
 
 
 def _hidden_by_modules(package: str) -> list[str]:
