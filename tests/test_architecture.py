@@ -18,7 +18,6 @@ PACKAGE = Path(__file__).parent.parent / "estimax"
 # A package imports only from lower layers. The parts of `v1` have layers of their own.
 LAYERS = {
     "core": 0,
-    "v1.docstrings": 0,
     "native": 1,
     "metrics": 1,
     "parallel": 1,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from estimax.config.nodes import shown
+from estimax.config.nodes import format_value
 from estimax.config.schema.data import (
     AnySource,
     CsvSource,
@@ -91,8 +91,8 @@ def find_files(
         found += [path for path in matches if os.path.isfile(path)]
         if not matches or not all(os.path.exists(path) for path in matches):
             raise MissingFileError(
-                f"data.sources.{name}.files: no file matches {shown(pattern, 200)} "
-                f"(looked from {Path.cwd()})."
+                f"data.sources.{name}.files: no file matches "
+                f"{format_value(pattern, 200)} (looked from {Path.cwd()})."
             )
     return tuple(dict.fromkeys(found))
 
@@ -300,8 +300,8 @@ def _row_error(
     text = source.csv.delimiter.join(error.values)
     return InputError(
         f"{path}, line {error.line}: expected {width} values, one for each column, "
-        f"found {len(error.values)}: {shown(text)}. Correct the row. A value that "
-        f"contains {source.csv.delimiter!r} must be quoted "
+        f"found {len(error.values)}: {format_value(text)}. Correct the row. A value "
+        f"that contains {source.csv.delimiter!r} must be quoted "
         f"(data.sources.{name}.csv.delimiter)."
     )
 
@@ -311,7 +311,7 @@ def _encoding_error(
 ) -> InputError:
     encoding = source.csv.encoding
     expected = "UTF-8" if is_utf_8(encoding) else encoding
-    found = f": {shown(row)}" if row else ""
+    found = f": {format_value(row)}" if row else ""
     return InputError(
         f"{path}, line {line}: the text is not {expected}{found}. "
         f"{_iconv(path, 'latin1')}; or set data.sources.{name}.csv.encoding, such as "

@@ -22,7 +22,7 @@ import jax
 
 from estimax import checkpoints, training
 from estimax import hooks as stock
-from estimax.core.display import shown_path
+from estimax.core.display import format_path
 from estimax.core.errors import InputError
 from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
@@ -182,7 +182,7 @@ class Session:
         with self.debugging():
             if checkpoint is not None:
                 if warm_start is not None:
-                    where = shown_path(str(self.config.model_dir))
+                    where = format_path(str(self.config.model_dir))
                     _log.info("no warm start: %s has a checkpoint", where)
                 return restore_state(program, key, arrays, checkpoint)
             if warm_start is None:
