@@ -126,7 +126,9 @@ class Estimator:
         # Caches, which threads may share. What belongs to one call is in its Session.
         self._programs: dict[Any, training.Program] = {}
         self._advised: set[str] = set()  # advice on batch sizes that was logged
-        self._loader = Loader(self._config, self._warm_start)
+        self._loader = Loader(
+            self._config, self._warm_start, lambda: self.latest_checkpoint()
+        )
 
     @property
     def model_dir(self) -> str:

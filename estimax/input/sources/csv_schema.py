@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from estimax.core.encodings import is_utf_8
 from estimax.core.errors import InputError, Remedy, did_you_mean
-from estimax.core.strings import Strings, is_utf_8
+from estimax.core.strings import Strings
 from estimax.input.sources.csv_blocks import (
     Block,
     CsvFormat,
