@@ -1,7 +1,8 @@
 """A Griffe extension: complete docstrings, whose examples are sections of code.
 
-Griffe reads the source. The decorators of `estimax/v1/docstrings.py` complete a
-docstring when the module is imported, so the complete text is read from the function.
+Griffe reads the source. The decorators of `estimax/core/docstrings.py` complete a
+docstring when the module is imported, so the complete text is read from the function,
+method or class.
 Griffe knows the section `Examples:` alone. It takes `Example:` for a note, and lines
 with `>>>` that are in no section for prose.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import operator
 import re
 from typing import Any
 
@@ -28,7 +30,9 @@ class Examples(griffe.Extension):
         if obj.docstring is not None:
             if _is_completed(obj):
                 module = importlib.import_module(obj.module.path)
-                obj.docstring.value = inspect.getdoc(getattr(module, obj.name)) or ""
+                name = obj.path.removeprefix(f"{obj.module.path}.")
+                found = operator.attrgetter(name)(module)
+                obj.docstring.value = inspect.getdoc(found) or ""
             text = _SINGULAR.sub("Examples:", obj.docstring.value)
             obj.docstring.value = _BARE.sub(_as_section, text)
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import estimax
+from estimax.core.lazy_names import modules_of_names
 
 PACKAGE = Path(__file__).parent.parent / "estimax"
 # A package imports only from lower layers. The parts of `v1` have layers of their own.
 LAYERS = {
     "core": 0,
-    "v1.docstrings": 0,
     "native": 1,
     "metrics": 1,
     "parallel": 1,
@@ -168,6 +168,12 @@ def test_only_the_kernels_import_numba():
         roots = {name.split(".")[0] for name in _imported(path)}
         is_kernel = path.parent == PACKAGE / "native" / "kernels"
         assert is_kernel or not roots & {"numba", "llvmlite"}, path
+
+
+@pytest.mark.parametrize("package", ["export", "feature_columns"])
+def test_the_stub_of_a_lazy_package_imports_every_public_name(package):
+    module = importlib.import_module(f"estimax.{package}")
+    assert sorted(modules_of_names(module.__file__)) == sorted(module.__all__)
 
 
 def test_every_public_class_name_is_defined_once():

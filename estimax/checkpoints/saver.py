@@ -25,7 +25,7 @@ from weakref import WeakValueDictionary
 from estimax.checkpoints import format as formats
 from estimax.checkpoints import listing
 from estimax.checkpoints.distributed import write_distributed
-from estimax.core.display import shown_path
+from estimax.core.display import format_path
 from estimax.core.errors import ConfigError, MissingFileError
 from estimax.parallel.processes import Processes
 from estimax.storage import atomic, json_text, locks
@@ -142,7 +142,7 @@ class Saver:
         except OSError as error:  # such as a full disk, which names no file
             error.add_note(f"while writing the checkpoint {path}")
             raise
-        _log.info("saved step %d to %s", step, shown_path(path))
+        _log.info("saved step %d to %s", step, format_path(path))
         if was_marked:
             atomic.write_bytes(path / listing.KEEP_MARK, b"")
 

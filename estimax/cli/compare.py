@@ -13,10 +13,10 @@ from estimax.cli.console import note, number, results, say
 from estimax.cli.past_runs import (
     ABSENT,
     PastRun,
-    compared,
     differing,
     expand_runs,
     read_run,
+    values_to_compare,
 )
 from estimax.config.checks import better
 from estimax.config.dump import dump_flow
@@ -30,7 +30,7 @@ def diff(first: Path, second: Path, *, as_json: bool) -> None:
     """Print what differs between two runs: config, data, metrics and packages."""
     a, b = read_run(first), read_run(second)
     parts = {
-        "config": _pairs(compared(a.config), compared(b.config)),
+        "config": _pairs(values_to_compare(a.config), values_to_compare(b.config)),
         "data": _pairs(a.data, b.data),
         "packages": _pairs(a.environment, b.environment),
     }
@@ -63,7 +63,7 @@ def _pairs_table(title: str, pairs: Mapping[str, tuple[Any, Any]]) -> Table:
     for heading in ("", "A", "B"):
         table.add_column(heading, overflow="fold")
     for key, (a, b) in pairs.items():
-        table.add_row(key, _shown(a), _shown(b))
+        table.add_row(key, _format_value(a), _format_value(b))
     return table
 
 
@@ -79,7 +79,7 @@ def _metrics_table(metrics: Mapping[str, tuple[float | None, float | None]]) -> 
     return table
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None or value is ABSENT:
         return "-"
     text = dump_flow(value) if isinstance(value, list | dict) else str(value)
@@ -93,8 +93,8 @@ def compare(paths: Sequence[Path], metric: str | None, *, as_json: bool) -> None
         raise ConfigError("compare: the folder of the sweep holds no trials.")
     names = _metric_names(runs, metric)
     if metric is not None:
-        runs = _sorted(runs, names[0])
-    configs = [compared(run.config) for run in runs]
+        runs = _sort_runs(runs, names[0])
+    configs = [values_to_compare(run.config) for run in runs]
     keys = differing(configs)
     if as_json:
         for run, config in zip(runs, configs, strict=True):
@@ -114,7 +114,7 @@ def compare(paths: Sequence[Path], metric: str | None, *, as_json: bool) -> None
             str(run.path),
             f"{run.step:,}",
             *("" if value is None else number(value) for value in values),
-            *(_shown(config.get(key)) for key in keys[:_MOST_COLUMNS]),
+            *(_format_value(config.get(key)) for key in keys[:_MOST_COLUMNS]),
         )
     results.print(table)
     if len(keys) > _MOST_COLUMNS:
@@ -136,8 +136,8 @@ def _metric_names(runs: Sequence[PastRun], wanted: str | None) -> list[str]:
     raise ConfigError(f"--metric: no run has a metric {wanted!r}{hint}")
 
 
-def _sorted(runs: Sequence[PastRun], metric: str) -> list[PastRun]:
-    """Return the runs with the best first, and those without the metric last."""
+def _sort_runs(runs: Sequence[PastRun], metric: str) -> list[PastRun]:
+    """Return the runs with the best first, and runs without the metric last."""
     sign = -1 if better(metric.rpartition("/")[2]) == "max" else 1
     infinite = float("inf")
     return sorted(runs, key=lambda run: sign * run.metrics.get(metric, sign * infinite))

@@ -103,7 +103,7 @@ def size(count: float) -> str:
     return f"{count:.3g} GB"
 
 
-def wrapped(text: str, console: Console) -> str:
+def wrap_lines(text: str, console: Console) -> str:
     """Return a text in lines that fit the terminal; unchanged if there is none.
 
     Lines break between words only, so that a path can be copied, and later lines are
@@ -145,7 +145,7 @@ class _ConsoleHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         style = "yellow" if record.levelno >= logging.WARNING else "dim"
-        text = wrapped(record.getMessage(), self._console)
+        text = wrap_lines(record.getMessage(), self._console)
         self._console.print(Text(text, style=style), soft_wrap=True)
 
 

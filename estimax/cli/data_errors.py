@@ -1,6 +1,6 @@
 """Say where the data does not fit a run, when training or evaluating it has failed.
 
-    with located(run, ["train", "test"]):
+    with locate_errors(run, ["train", "test"]):
         estimator.train(...)
 
 Errors of the input and of the head know the batch, not the file, and give advice for
@@ -26,7 +26,7 @@ from estimax.core.errors import (
 
 
 @contextmanager
-def located(run: Run, sources: Sequence[str]) -> Iterator[None]:
+def locate_errors(run: Run, sources: Sequence[str]) -> Iterator[None]:
     """Raise an `InputError` that names the lines instead of an error about the data.
 
     If no file of the sources has a problem, the original error is raised.

@@ -56,7 +56,7 @@ def init(
         files = {"train": str(data), "test": str(test)}
     elif table.column(chosen).missing:
         # Rows without a label cannot be trained on, so the others are copied.
-        files = _split(inferred, data, parts)
+        files = _write_parts(inferred, data, parts)
         inferred = dataclasses.replace(inferred, format="csv")
     else:
         files = {ALL: str(data)}
@@ -125,7 +125,9 @@ def _check_labels(table: TableProfile, label: str) -> None:
         )
 
 
-def _split(inferred: Inferred, data: Path, parts: Mapping[str, Path]) -> dict[str, str]:
+def _write_parts(
+    inferred: Inferred, data: Path, parts: Mapping[str, Path]
+) -> dict[str, str]:
     """Write the rows with a label to a train and a test file; return their paths."""
     import numpy as np
     import pyarrow as pa

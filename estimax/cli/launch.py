@@ -167,7 +167,7 @@ def wait_for_all(
             del running[role]
             if status and not failed:
                 failed, deadline = status, time.monotonic() + grace_seconds
-                tell(f"{role} ended with {_described(status)}", "red")
+                tell(f"{role} ended with {_describe_status(status)}", "red")
         if deadline is not None and time.monotonic() > deadline and running:
             names = ", ".join(map(str, running))
             tell(f"stopping {names}, which did not end by themselves", "red")
@@ -176,10 +176,10 @@ def wait_for_all(
     return failed
 
 
-def _described(status: int) -> str:
+def _describe_status(status: int) -> str:
     """Return an exit status in words.
 
-    >>> _described(-9)
+    >>> _describe_status(-9)
     'signal SIGKILL'
     """
     if status < 0:

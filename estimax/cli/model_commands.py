@@ -17,7 +17,7 @@ from estimax.cli.console import (
     results,
     say,
 )
-from estimax.cli.data_errors import located
+from estimax.cli.data_errors import locate_errors
 from estimax.config.data_report import check_files
 from estimax.core.errors import ConfigError, MissingFileError, did_you_mean
 
@@ -45,7 +45,7 @@ def evaluate(
             log_to(notes)
             built = build(loaded)
         steps = run.eval.steps if run.eval else None
-        with located(run, [name]):
+        with locate_errors(run, [name]):
             metrics = built.estimator.evaluate(
                 built.input_fn(name),
                 steps=steps,

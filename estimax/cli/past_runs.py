@@ -85,7 +85,7 @@ def differing(maps: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def compared(config: Mapping[str, Any]) -> dict[str, Any]:
+def values_to_compare(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a config that are worth comparing."""
     return {
         key: value

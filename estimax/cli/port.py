@@ -39,7 +39,7 @@ def port(path: Path, output: Path | None, *, in_place: bool) -> None:
         raise ConfigError(
             f"{target} exists already. Name another file with --output, or remove it."
         )
-    ported = ported_text(path.read_text(encoding="utf-8"), str(path), path)
+    ported = port_text(path.read_text(encoding="utf-8"), str(path), path)
     atomic.write_bytes(target, ported.text.encode())
     for found in sorted(ported.remaining):
         say(f"{target}:{found.line}:{found.column}: {found.name}: {found.advice}")
@@ -54,7 +54,7 @@ def port(path: Path, output: Path | None, *, in_place: bool) -> None:
     note(f"then try: python {shlex.quote(str(target))}", "cyan")
 
 
-def ported_text(text: str, name: str = "program", path: Path | None = None) -> Ported:
+def port_text(text: str, name: str = "program", path: Path | None = None) -> Ported:
     """Return a program with the names of estimax.
 
     Args:

@@ -87,14 +87,14 @@ def _left(found: Found, parents: Any, path: Path | None) -> list[tuple[Any, str,
 
     class Find(cst.CSTVisitor):
         def visit_Attribute(self, node: libcst.Attribute) -> bool:  # noqa: N802
-            whole = dotted(node) or ""
+            whole = full_name(node) or ""
             root, _, rest = whole.partition(".")
             if root in aliases:
                 self._translate(node, whole, root, rest)
                 return False
             if root in found.imports.ours:
                 path_of_ours = f"{found.imports.ours[root]}.{rest}".lstrip(".")
-                left.extend(_refused(node, parents[node], whole, path_of_ours))
+                left.extend(_find_problems(node, parents[node], whole, path_of_ours))
                 return False
             method = node.attr.value
             if method in migration.METHODS and root not in found.imports.others:
@@ -137,7 +137,7 @@ def _left(found: Found, parents: Any, path: Path | None) -> list[tuple[Any, str,
             if isinstance(node.func, cst.Name) and known and known.name:
                 if known.takes_compat:
                     found.v1_classes.add(node.func)
-                left.extend(_refused_arguments(node, node.func.value, known))
+                left.extend(_find_wrong_arguments(node, node.func.value, known))
 
         def visit_ImportFrom(self, node: libcst.ImportFrom) -> bool:  # noqa: N802
             return self._import(node)
@@ -169,7 +169,7 @@ def _is_bound(node: Any, parent: Any) -> bool:
     )
 
 
-def _refused(
+def _find_problems(
     node: Any, parent: Any, written: str, path: str
 ) -> list[tuple[Any, str, str]]:
     """Return what is wrong with `ex.path`: it does not exist, or its arguments."""
@@ -182,10 +182,10 @@ def _refused(
     if not isinstance(parent, cst.Call) or parent.func is not node:
         return []
     known = migration.Counterpart(f"ex.{path}", value=value)
-    return _refused_arguments(parent, written, known)
+    return _find_wrong_arguments(parent, written, known)
 
 
-def _refused_arguments(
+def _find_wrong_arguments(
     call: libcst.Call, written: str, known: migration.Counterpart
 ) -> list[tuple[Any, str, str]]:
     """Return the arguments of a call that the counterpart does not accept."""
@@ -194,7 +194,7 @@ def _refused_arguments(
     except (TypeError, ValueError):
         return []
     kinds = {parameter.kind for parameter in signature.values()}
-    accepted = _accepted_names(known.value, signature)
+    accepted = _argument_names(known.value, signature)
     reserved = migration.ARGUMENTS.get(known.name or "", {})
     refused: list[tuple[Any, str, str]] = []
     for argument in call.args:
@@ -216,7 +216,7 @@ def _refused_arguments(
     return refused
 
 
-def _accepted_names(value: Any, signature: Any) -> set[str] | None:
+def _argument_names(value: Any, signature: Any) -> set[str] | None:
     """Return the names of all arguments, or None if a function takes any name."""
     names = set(signature)
     for parameter in signature.values():
@@ -267,7 +267,7 @@ def read_imports(module: libcst.Module) -> Imports:
             _read_import(node, found)
         elif isinstance(node, cst.ImportFrom):
             _read_import_from(node, found)
-    for name, target in _assigned(module, found).items():
+    for name, target in _aliases_by_assignment(module, found).items():
         if target.startswith("ex."):
             found.ours[name] = target[3:]
         elif name not in found.aliases:
@@ -276,7 +276,7 @@ def read_imports(module: libcst.Module) -> Imports:
     return found
 
 
-def _assigned(module: libcst.Module, found: Imports) -> dict[str, str]:
+def _aliases_by_assignment(module: libcst.Module, found: Imports) -> dict[str, str]:
     """Return the modules that assignments name: {"fc": "feature_column"}.
 
     A name that is bound to anything else somewhere in the program is left alone.
@@ -309,7 +309,7 @@ def _assigned(module: libcst.Module, found: Imports) -> dict[str, str]:
 
 def _module_of(node: Any, found: Imports) -> str | None:
     """Return the module that an expression names, as "feature_column" or "ex.input"."""
-    root, _, rest = (dotted(node) or "").partition(".")
+    root, _, rest = (full_name(node) or "").partition(".")
     if root in found.ours:
         path = ".".join(part for part in (found.ours[root], rest) if part)
         return f"ex.{path}" if _is_ours(path) else None
@@ -328,9 +328,9 @@ def _is_ours(path: str) -> bool:
 
 def _read_import(node: libcst.Import, found: Imports) -> None:
     for item in node.names:
-        name = dotted(item.name) or ""
+        name = full_name(item.name) or ""
         root, _, rest = name.partition(".")
-        short = dotted(item.asname.name) if item.asname else None
+        short = full_name(item.asname.name) if item.asname else None
         if root == "tensorflow":
             found.aliases[short or root] = rest if short else ""
             found.modules.add(short or root)
@@ -345,14 +345,16 @@ def _read_import(node: libcst.Import, found: Imports) -> None:
 def _read_import_from(node: libcst.ImportFrom, found: Imports) -> None:
     import libcst as cst
 
-    module = (dotted(node.module) or "") if node.module and not node.relative else ""
+    module = (full_name(node.module) or "") if node.module and not node.relative else ""
     root, _, rest = module.partition(".")
     if _needs_tensorflow(root):
         found.left.setdefault(node, []).append(_left_package(root))
         return
     if root == "estimax" and not isinstance(node.names, cst.ImportStar):
         for item in node.names:
-            _read_ours(".".join(p for p in (rest, dotted(item.name)) if p), item, found)
+            _read_ours(
+                ".".join(p for p in (rest, full_name(item.name)) if p), item, found
+            )
         return
     if root != "tensorflow":
         if not isinstance(node.names, cst.ImportStar):
@@ -363,7 +365,7 @@ def _read_import_from(node: libcst.ImportFrom, found: Imports) -> None:
         found.left.setdefault(node, []).append((f"from {module} import *", advice))
         return
     for item in node.names:
-        full = ".".join(part for part in (rest, dotted(item.name)) if part)
+        full = ".".join(part for part in (rest, full_name(item.name)) if part)
         if _is_module(full):
             found.aliases[_bound_name(item)] = full
             found.modules.add(_bound_name(item))
@@ -423,7 +425,7 @@ def new_imports(node: Any, imports: Imports, kept: set[str]) -> list[str] | None
 
     if isinstance(node, cst.Import):
         return _new_import(node, kept)
-    module = (dotted(node.module) or "") if node.module and not node.relative else ""
+    module = (full_name(node.module) or "") if node.module and not node.relative else ""
     if module.split(".")[0] != "tensorflow" or isinstance(node.names, cst.ImportStar):
         return None
     stays, new = [], []
@@ -434,13 +436,13 @@ def new_imports(node: Any, imports: Imports, kept: set[str]) -> list[str] | None
         if name in imports.modules:
             needs_ours = True
             if name in kept:
-                stays.append(_written(item))
+                stays.append(_format_import(item))
         elif known is not None and _is_importable(known):
             package, _, last = f"estimax.{(known.name or '')[3:]}".rpartition(".")
             alias = "" if last == name else f" as {name}"
             new.append(f"from {package} import {last}{alias}")
         else:
-            stays.append(_written(item))
+            stays.append(_format_import(item))
     kept_line = [f"from {module} import {', '.join(stays)}"] if stays else []
     return kept_line + (["import estimax as ex"] if needs_ours else []) + new
 
@@ -449,23 +451,23 @@ def _new_import(node: libcst.Import, kept: set[str]) -> list[str] | None:
     stays = []
     is_ours = False
     for item in node.names:
-        root = (dotted(item.name) or "").split(".")[0]
+        root = (full_name(item.name) or "").split(".")[0]
         name = _bound_name(item) or root
         is_ours = is_ours or root == "tensorflow"
         if root != "tensorflow" or name in kept:
-            stays.append(_written(item))
+            stays.append(_format_import(item))
     if not is_ours:
         return None
     return [f"import {', '.join(stays)}"] * bool(stays) + ["import estimax as ex"]
 
 
-def _written(item: libcst.ImportAlias) -> str:
-    alias = f" as {dotted(item.asname.name)}" if item.asname else ""
-    return f"{dotted(item.name)}{alias}"
+def _format_import(item: libcst.ImportAlias) -> str:
+    alias = f" as {full_name(item.asname.name)}" if item.asname else ""
+    return f"{full_name(item.name)}{alias}"
 
 
-def dotted(node: Any) -> str | None:
-    """Return `a.b.c` of an expression of names; None for another expression."""
+def full_name(node: Any) -> str | None:
+    """Return `a.b.c` of an expression of names; None if it is something else."""
     import libcst as cst
 
     parts: list[str] = []
@@ -489,21 +491,21 @@ def neighbours_with_tensorflow(node: Any, program: Path) -> list[Path]:
     """
     return [
         path
-        for path in _imported_files(node, program)
+        for path in _files_of_import(node, program)
         if path != program and _USES_TENSORFLOW.search(path.read_bytes())
     ]
 
 
-def _imported_files(node: Any, program: Path) -> list[Path]:
+def _files_of_import(node: Any, program: Path) -> list[Path]:
     import libcst as cst
 
     if isinstance(node, cst.Import):
-        names = [dotted(item.name) or "" for item in node.names]
+        names = [full_name(item.name) or "" for item in node.names]
         return _existing(_roots(program), names)
-    module = (dotted(node.module) or "") if node.module else ""
+    module = (full_name(node.module) or "") if node.module else ""
     names = [module] if module else []
     if not isinstance(node.names, cst.ImportStar):
-        items = [dotted(item.name) or "" for item in node.names]
+        items = [full_name(item.name) or "" for item in node.names]
         names += [f"{module}.{item}".lstrip(".") for item in items]
     if not node.relative:
         return _existing(_roots(program), names)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from estimax import config
 from estimax.cli.console import log_to, note, notes, say
-from estimax.cli.data_errors import located
+from estimax.cli.data_errors import locate_errors
 from estimax.config.data_report import check_files
 from estimax.config.saved import config_dir, environment
-from estimax.core.display import shown_path
+from estimax.core.display import format_path
 from estimax.core.errors import ConfigError, EstimaxError
 
 if TYPE_CHECKING:  # both load jax
@@ -51,9 +51,9 @@ def report(
 
         figures.check_installed()
         log_to(notes)
-        with located(loaded.run, [name]):
+        with locate_errors(loaded.run, [name]):
             built = build(loaded)
-    with notes.status("writing the report"), located(loaded.run, [name]):
+    with notes.status("writing the report"), locate_errors(loaded.run, [name]):
         written = _write(loaded, built, name, output, group, max_rows)
     say(f"{written}")
 
@@ -75,14 +75,14 @@ def report_after_training(loaded: config.LoadedRun, built: Built) -> None:
         what = "" if isinstance(error, EstimaxError) else f"{type(error).__name__}: "
         note(f"no report was written: {what}{error}", "yellow")
     else:
-        note(f"report: {shown_path(written)}")
+        note(f"report: {format_path(written)}")
 
 
 MAX_ROWS = 20_000  # rows that a report looks at
 
 
 def _source(run: config.Run, given: str | None) -> str:
-    """Return the source to look at: the given one, that of eval, or that of train."""
+    """Return the source to look at: `given`, or the source of eval, or of train."""
     if given is None:
         return run.eval.source if run.eval is not None else run.train.source
     if given not in run.data.sources:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from estimax import config
 from estimax.cli.console import log_to, note, notes, results, say
-from estimax.cli.data_errors import located, misfit
+from estimax.cli.data_errors import locate_errors, misfit
 from estimax.config.build_custom import check_code, code_names
 from estimax.config.checks import sources_of
 from estimax.config.data_report import check_files, report
@@ -111,7 +111,7 @@ def python(
         from estimax.config.script import script_of
 
         log_to(notes)
-        with located(run, [run.train.source]):
+        with locate_errors(run, [run.train.source]):
             text = script_of(loaded)
     if output is None:
         print(text, end="")

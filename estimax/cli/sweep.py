@@ -342,7 +342,7 @@ def _order_panel(
 ) -> str:
     places = [float(trial["trial"]) for trial in trials]
     ticks = [(min(places), f"{min(places):g}"), (max(places), f"{max(places):g}")]
-    return _drawn("trial", plan.metric, places, metrics, ticks)
+    return _draw_plot("trial", plan.metric, places, metrics, ticks)
 
 
 def _panel(
@@ -354,10 +354,10 @@ def _panel(
     space = plan.space[key]
     values = [trial["values"][key] for trial in trials]
     if space.choice is not None:
-        choices = [dump_flow(_listed(choice)) for choice in space.choice]
+        choices = [dump_flow(_convert_to_lists(choice)) for choice in space.choice]
         places = [float(choices.index(dump_flow(value))) for value in values]
         ticks = [(float(i), choice) for i, choice in enumerate(choices)]
-        return _drawn(key, plan.metric, places, metrics, ticks)
+        return _draw_plot(key, plan.metric, places, metrics, ticks)
     limits = space.uniform or space.log_uniform or space.int_uniform or ()
     if space.log_uniform is not None:
         places = [math.log(value) for value in values]
@@ -365,14 +365,18 @@ def _panel(
     else:
         places = [float(value) for value in values]
         ticks = [(float(limit), f"{limit:g}") for limit in limits]
-    return _drawn(key, plan.metric, places, metrics, ticks)
+    return _draw_plot(key, plan.metric, places, metrics, ticks)
 
 
-def _listed(value: Any) -> Any:
-    return [_listed(item) for item in value] if isinstance(value, tuple) else value
+def _convert_to_lists(value: Any) -> Any:
+    return (
+        [_convert_to_lists(item) for item in value]
+        if isinstance(value, tuple)
+        else value
+    )
 
 
-def _drawn(
+def _draw_plot(
     title: str,
     metric: str,
     places: Sequence[float],

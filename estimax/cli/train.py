@@ -29,7 +29,7 @@ from estimax.cli.console import (
     results,
     with_exporter,
 )
-from estimax.cli.data_errors import located
+from estimax.cli.data_errors import locate_errors
 from estimax.cli.report import report_after_training
 from estimax.cli.tensorboard import write_config
 from estimax.config.checks import sources_of
@@ -84,7 +84,7 @@ def _train(
             from estimax.config.build import build
 
             log_to(notes)
-            with located(run, sources):
+            with locate_errors(run, sources):
                 built = build(loaded)
             if is_first:
                 write_config(loaded, built)
@@ -92,7 +92,7 @@ def _train(
     again = _command(path, model_dir, overrides)
     try:
         with (
-            located(run, sources),
+            locate_errors(run, sources),
             TrainingProgress(run.train.max_steps, every, notes) as progress,
         ):
             metrics = _run(built, progress)
@@ -112,7 +112,7 @@ def _print_metrics(
 ) -> None:
     """Print the metrics of the last evaluations; beside the first, a constant answer.
 
-    `metrics` has those of each evaluation by name, as `_run` returns them.
+    `metrics` has the metrics of each evaluation by name, as `_run` returns them.
     """
     run = built.run
     if run.eval is None or not metrics:

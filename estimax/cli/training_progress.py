@@ -14,7 +14,7 @@ from types import TracebackType
 
 from rich.console import Console
 
-from estimax.cli.console import emit, wrapped
+from estimax.cli.console import emit, wrap_lines
 from estimax.cli.progress import ProgressLine
 from estimax.hooks import Hook, RunContext, Values
 
@@ -98,7 +98,7 @@ class TrainingProgress(Hook):
             f"(step {self._step(context.step)})"
         )
         self._line.hide()
-        status = wrapped(status, self._console)
+        status = wrap_lines(status, self._console)
         self._console.print(status, highlight=False, soft_wrap=True)
 
     def next_step(self, step: int) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 
 from estimax.config.expressions import CallExpression
 from estimax.config.load import LoadedRun
-from estimax.config.nodes import Problems, join, shown
+from estimax.config.nodes import Problems, format_value, join
 from estimax.config.schema.model import CustomModelConfig
 from estimax.config.schema.section import CodeName, fields_of
 from estimax.core.errors import did_you_mean
@@ -170,9 +170,8 @@ def _check_params(
             continue
         wanted = _CHECKED.get(known[name].annotation)
         if wanted is not None and not _fits(value, wanted):
-            text = (
-                f"expected {wanted.__name__}, got {type(value).__name__} {shown(value)}"
-            )
+            found = f"{type(value).__name__} {format_value(value)}"
+            text = f"expected {wanted.__name__}, got {found}"
             problems.add(origin, path, text)
     given = {*model.params, "config", "feature_columns", "self"}
     for name, parameter in known.items():

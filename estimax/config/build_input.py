@@ -289,6 +289,8 @@ def _read_records(
     defaults: Mapping[str, Any],
     wide: bool,
 ) -> CallExpression:
+    from estimax.input.readers import read_example_dtypes
+
     # Patterns are expanded: this reader takes paths alone, as in tf.data.
     options: dict[str, Any] = {}
     if source.compression is not None:
@@ -296,31 +298,14 @@ def _read_records(
     if source.num_parallel_reads is not None:
         options["num_parallel_reads"] = source.num_parallel_reads
     files = list(find_files(source, name))
-    stored = _read_stored_kinds(source, files[0])
+    # A label or a number may be stored as integers, which a run reads as floats.
+    stored = read_example_dtypes(files[0], options.get("compression_type"))
     data = CallExpression("estimax.input.TFRecordDataset", options, (files,))
     spec = {
         c: _feature_spec(k, defaults.get(c), stored.get(c)) for c, k in columns.items()
     }
     parser = CallExpression("estimax.input.ExampleParser", {}, (spec,))
     return _verb(data, "map_blocks", parser)
-
-
-_STORED = {"bytes_list": "string", "float_list": "float32", "int64_list": "int64"}
-
-
-def _read_stored_kinds(source: RecordSource, path: str) -> dict[str, str]:
-    """Return the dtypes of the first record of a file; nothing if it is empty.
-
-    A label or a number may be stored as integers, which a run reads as floats.
-    """
-    from estimax import input as inputs
-
-    compression = source.compression and source.compression.upper()
-    for record in inputs.TFRecordDataset(path, compression_type=compression).take(1):
-        features = inputs.Example.parse(record).features
-        kinds = {name: feature.kind for name, feature in features.items()}
-        return {name: _STORED[kind] for name, kind in kinds.items() if kind}
-    return {}
 
 
 def _feature_spec(

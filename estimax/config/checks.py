@@ -27,9 +27,9 @@ from estimax.config.schema.run import (
     MasterClusterConfig,
     Run,
 )
+from estimax.core.encodings import encoding_problem
 from estimax.core.errors import did_you_mean
 from estimax.core.machine import is_address
-from estimax.core.strings import encoding_problem
 
 __all__ = ["better", "check_run", "metrics_of", "nearest"]
 

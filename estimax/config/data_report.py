@@ -23,7 +23,7 @@ from estimax.config.columns import (
     weight_columns,
     words_of_label,
 )
-from estimax.config.nodes import shown
+from estimax.config.nodes import format_value
 from estimax.config.schema.data import AnySource, CsvSource
 from estimax.config.schema.features import (
     FeatureConfig,
@@ -99,7 +99,7 @@ class _Rule:
         if total and not self.count:
             row = int(broken.argmax())
             self.where = rows.locate(row)
-            self.value = shown(batch.texts[row].as_py())
+            self.value = format_value(batch.texts[row].as_py())
         self.count += total
 
 
@@ -281,7 +281,7 @@ def _label_rules(run: Run, head: Any) -> list[_Rule]:
     rules = [_Rule(missing, _is_missing, is_of_reading=True)]
     words = words_of_label(run, head)
     if words is not None:
-        listed = shown(list(words))
+        listed = format_value(list(words))
         text = f"data.label: {{value}} is not in data.label_vocabulary {listed}"
         return [*rules, _Rule(text, lambda batch: _is_unknown(batch, words))]
     hint = "; if the labels are words, list them in data.label_vocabulary"
@@ -336,10 +336,12 @@ def _problems(run: Run, column: str, seen: _Seen) -> list[str]:
             found.append(f"features.{name}: {text}")
         elif known and not feature.oov_buckets and not seen.words.keys() & set(known):
             text = f"no word of features.{name}.list is in column {column!r}, which has"
-            found.append(f"{text} {shown([w for w, _ in seen.words.most_common(3)])}")
+            found.append(
+                f"{text} {format_value([w for w, _ in seen.words.most_common(3)])}"
+            )
     if column in label_columns(run) and len(seen.words) == 1:
         only = next(iter(seen.words))
-        found.append(f"data.label: {column!r} is {shown(only)} in every row")
+        found.append(f"data.label: {column!r} is {format_value(only)} in every row")
     return found
 
 
@@ -381,7 +383,7 @@ def header_problems(
     for delimiter in ";\t|," if isinstance(source, CsvSource) else "":
         if len(names) == 1 and delimiter in names[0] and len(columns) > 1:
             key = f"data.sources.{name}.csv.delimiter"
-            text = f"one column, {shown(names[0])}; set {key} to {delimiter!r}"
+            text = f"one column, {format_value(names[0])}; set {key} to {delimiter!r}"
             return [f"{path}, line 1: {text}"]
     found = [f"{path}: {text}" for text in missing_columns(names, columns)]
     twice = [n for n, count in Counter(names).items() if count > 1 and n in columns]

@@ -31,9 +31,9 @@ from estimax.config.nodes import (
     ScalarNode,
     Unresolved,
     ValueOrigin,
+    format_value,
     join,
     plain,
-    shown,
 )
 from estimax.config.schema.section import (
     CodeName,
@@ -233,7 +233,7 @@ class Decoder:
             return BROKEN
         if not isinstance(word, str) or word not in known:
             hint = did_you_mean(str(word), known)
-            text = f"unknown {key} {shown(plain(entry.node))}{hint}"
+            text = f"unknown {key} {format_value(plain(entry.node))}{hint}"
             self.problems.add(entry.node.origin, join(path, key), text)
             return BROKEN
         return self.section(node, known[word], path)
@@ -268,7 +268,7 @@ class Decoder:
             if words and not set(options) & {int, float, bool}:
                 hint = did_you_mean(value, words)
                 self.problems.add(
-                    node.origin, path, f"unknown value {shown(value)}{hint}"
+                    node.origin, path, f"unknown value {format_value(value)}{hint}"
                 )
                 return BROKEN
         if isinstance(value, bool):
@@ -421,7 +421,7 @@ def _describe_node(node: ConfigNode) -> str:
         return str(node.value).lower()
     if isinstance(node.value, float):
         return f"float {node.value:g}"
-    return f"{type(node.value).__name__} {shown(node.value)}"
+    return f"{type(node.value).__name__} {format_value(node.value)}"
 
 
 def _hint(node: ConfigNode, expected: str) -> str:

@@ -37,9 +37,9 @@ from estimax.config.nodes import (
     ScalarNode,
     Unresolved,
     ValueOrigin,
+    format_value,
     height,
     join,
-    shown,
 )
 from estimax.config.parse import check_value_characters, parse_value
 from estimax.config.schema import Run
@@ -151,7 +151,9 @@ def _option(name: str, text: str) -> ValueOrigin:
     """Return an origin that shows an option; a long value is shortened."""
     whole = text if len(text) <= 100 else f"{text[:99]}…"
     # Characters that cannot be printed are shown as escapes.
-    return ValueOrigin(f"{name} {whole if whole.isprintable() else shown(whole, 120)}")
+    return ValueOrigin(
+        f"{name} {whole if whole.isprintable() else format_value(whole, 120)}"
+    )
 
 
 def _is_key(key: str) -> bool:
@@ -189,7 +191,7 @@ def _set(
         if not is_index or int(key) >= len(node.items):
             last = len(node.items) - 1
             text = f"an index from 0 to {last}" if node.items else "no key: it is empty"
-            problems.add(origin, here, f"expected {text}, got {shown(key)}")
+            problems.add(origin, here, f"expected {text}, got {format_value(key)}")
             return node
         items = list(node.items)
         items[int(key)] = _set(items[int(key)], rest, here, value, origin, problems)
@@ -421,7 +423,7 @@ def _at(node: ConfigNode, origin: ValueOrigin) -> ConfigNode:
 
 def _format_reference(name: str) -> str:
     """Return a reference as written, shortened, with special characters escaped."""
-    return f"${{{shown(name)[1:-1]}}}"
+    return f"${{{format_value(name)[1:-1]}}}"
 
 
 def _as_text(node: ScalarNode) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from estimax.config.decode import is_broken
-from estimax.config.nodes import shown
+from estimax.config.nodes import format_value
 from estimax.config.schema.features import (
     BucketizedConfig,
     CrossedConfig,
@@ -75,7 +75,9 @@ def known_feature(
     if is_broken(name):
         return None
     if name not in features:
-        note(path, f"unknown feature {shown(name)}{did_you_mean(name, features)}")
+        note(
+            path, f"unknown feature {format_value(name)}{did_you_mean(name, features)}"
+        )
         return None
     feature = features[name]
     return None if is_broken(feature) else feature
@@ -106,7 +108,7 @@ def _check_vocabulary(
     if len({isinstance(word, str) for word in words}) > 1:
         note(f"{path}.list", "mixes texts and numbers; quote the numbers")
     for i, word in repeats(words):
-        note(f"{path}.list.{i}", f"{shown(word)} is listed twice")
+        note(f"{path}.list.{i}", f"{format_value(word)} is listed twice")
 
 
 def repeats(words: Sequence[str | int]) -> list[tuple[int, str | int]]:

@@ -132,10 +132,10 @@ class ValueOrigin:
 DEFAULT = ValueOrigin("default")
 
 
-def shown(value: object, most: int = 60) -> str:
+def format_value(value: object, most: int = 60) -> str:
     """Return the `repr` of a value for a message, cut to `most` characters.
 
-    >>> shown("abc"), shown("x" * 100, most=10)
+    >>> format_value("abc"), format_value("x" * 100, most=10)
     ("'abc'", "'xxxxxxxx…")
     """
     text = repr(value)

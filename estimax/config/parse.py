@@ -44,11 +44,11 @@ from estimax.config.nodes import (
     Unresolved,
     ValueOrigin,
     check_tag,
+    format_value,
     height,
     join,
     merge,
     read_scalar,
-    shown,
 )
 
 _OTHER_ENCODINGS = {
@@ -111,7 +111,7 @@ class FileReader:
         if isinstance(node, ScalarNode) and node.value is None:
             node = MapNode({}, node.origin)  # "---" and nothing after it
         if not isinstance(node, MapNode):
-            found = "a list" if isinstance(node, ListNode) else shown(node.value)
+            found = "a list" if isinstance(node, ListNode) else format_value(node.value)
             expected = "expected a mapping of sections (name: ..., data: ...)"
             self._problems.add(node.origin, "", f"{expected}, got {found}")
             return None
@@ -138,7 +138,11 @@ class FileReader:
         target = path.parent / name
         if not os.path.isfile(target):
             found = "a folder" if os.path.isdir(target) else "no file"
-            text = f"{found} {target}" if len(name) < 200 else f"no file {shown(name)}"
+            text = (
+                f"{found} {target}"
+                if len(name) < 200
+                else f"no file {format_value(name)}"
+            )
             self._problems.add(item.origin, "include", text)
             return None
         resolved = target.resolve()
@@ -447,7 +451,7 @@ class _Composer:
             return None
         if not key or len(key) > MAX_KEY or not key.isprintable():
             text = f"a key must be 1 to {MAX_KEY} printable characters"
-            self._note(event, path, f"{text}, got {shown(key)}")
+            self._note(event, path, f"{text}, got {format_value(key)}")
             return None
         return key
 

@@ -241,27 +241,19 @@ def _byte_file(path: str, form: CsvFormat) -> Iterator[ByteFile]:
 def _read_parquet(path: str, most_rows: int | None) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet
 
-    try:
-        file = pyarrow.parquet.ParquetFile(path)
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: not a Parquet file: {error}") from None
-    batches, rows = [], 0
-    for batch in file.iter_batches():
-        batches.append(batch)
-        rows += batch.num_rows
-        if most_rows is not None and rows >= most_rows:
-            break
-    table = pa.Table.from_batches(batches, file.schema_arrow)
+    from estimax.input.sources.parquet import open_parquet, read_record_batches
+
+    with open_parquet(path) as file:
+        batches = read_record_batches(file, path, None, rows=most_rows)
+        table = pa.Table.from_batches(batches, file.schema_arrow)
     texts = {}
     for name in table.column_names:
         try:
             texts[name] = pc.cast(table[name], pa.string()).fill_null("")
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
             continue  # lists and structures, which no feature of a run file reads
-    made = pa.table(texts)
-    return made if most_rows is None else made.slice(0, most_rows)
+    return pa.table(texts)
 
 
 def _column(name: str, texts: Any) -> ColumnProfile:

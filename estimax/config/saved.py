@@ -33,8 +33,8 @@ from estimax.config.nodes import (
     Problems,
     RunFileError,
     ValueOrigin,
+    format_value,
     plain,
-    shown,
 )
 from estimax.config.parse import FileReader
 from estimax.config.schema.run import Run
@@ -76,7 +76,7 @@ _MOST_CHANGES = 50  # shown in a message
 
 
 def _format_value(value: object) -> str:
-    return "(none)" if value is _ABSENT else shown(value, most=200)
+    return "(none)" if value is _ABSENT else format_value(value, most=200)
 
 
 def config_dir(run: Run) -> Path:

@@ -117,8 +117,9 @@ class TrialValues:
         return {key: _value(s, found[key]) for key, s in self._plan.space.items()}
 
     def learn(self, values: Values, metric: float | None) -> None:
-        """Take the result of a trial into account; None if it failed."""
-        if metric is None:
+        """Take the result of a trial into account; None or NaN if it failed."""
+        # Random and grid values do not depend on results, and optuna takes no NaN.
+        if self._plan.method != "optuna" or metric is None or math.isnan(metric):
             return
         params = {key: _param(s, values[key]) for key, s in self._plan.space.items()}
         trial = self._optuna.trial.create_trial(
@@ -153,11 +154,19 @@ def _value(space: SpaceSection, param: Any) -> Any:
 
 def _param(space: SpaceSection, value: Any) -> Any:
     """Return the parameter of optuna that stands for a value."""
-    if space.choice is None:
-        return value
-    # A list of the run file is a tuple here, and a list in a result that was saved.
-    plain = [list(c) if isinstance(c, tuple) else c for c in space.choice]
-    return plain.index(list(value) if isinstance(value, tuple) else value)
+    if space.choice is not None:
+        return [_as_lists(choice) for choice in space.choice].index(_as_lists(value))
+    limits = space.uniform or space.log_uniform or space.int_uniform
+    assert limits is not None, "a space has choices or limits"
+    # Values are rounded for --set, so that one near a limit may be beyond it.
+    return min(max(value, limits[0]), limits[1])
+
+
+def _as_lists(value: Any) -> Any:
+    """Return a value of a run file, where lists are tuples, as JSON has it."""
+    if isinstance(value, list | tuple):
+        return [_as_lists(item) for item in value]
+    return value
 
 
 def overrides(values: Values) -> list[str]:

@@ -12,7 +12,6 @@ that is no number is counted then, and does not end the scan.
 from __future__ import annotations
 
 import codecs
-import contextlib
 import glob
 import itertools
 import json
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from estimax.config.nodes import shown
+from estimax.config.nodes import format_value
 from estimax.config.schema.data import (
     AnySource,
     CsvSource,
@@ -32,8 +31,8 @@ from estimax.config.schema.data import (
     Source,
 )
 from estimax.config.schema.run import Run
+from estimax.core.encodings import is_utf_8
 from estimax.core.errors import InputError, MissingFileError, did_you_mean
-from estimax.core.strings import is_utf_8
 
 if TYPE_CHECKING:  # both load pyarrow, and checking a file without its data must not
     from estimax.input.sources.csv_blocks import CsvFormat
@@ -92,8 +91,8 @@ def find_files(
         found += [path for path in matches if os.path.isfile(path)]
         if not matches or not all(os.path.exists(path) for path in matches):
             raise MissingFileError(
-                f"data.sources.{name}.files: no file matches {shown(pattern, 200)} "
-                f"(looked from {Path.cwd()})."
+                f"data.sources.{name}.files: no file matches "
+                f"{format_value(pattern, 200)} (looked from {Path.cwd()})."
             )
     return tuple(dict.fromkeys(found))
 
@@ -155,7 +154,9 @@ def header(path: str, source: AnySource, name: str = "train") -> list[str]:
     Those of JSON lines and TFRecord files are the keys of the first rows.
     """
     if isinstance(source, ParquetSource):
-        with _parquet(path) as file:
+        from estimax.input.sources.parquet import open_parquet
+
+        with open_parquet(path) as file:
             return list(file.schema_arrow.names)
     if isinstance(source, CsvSource):
         return _csv_header(path, source, name)
@@ -218,21 +219,6 @@ def as_text(values: Any) -> Any:
         values = pc.cast(values, pa.int8())
     text = pc.cast(values, pa.string())
     return pc.if_else(pc.equal(text, ""), None, text)
-
-
-@contextlib.contextmanager
-def _parquet(path: str) -> Iterator[Any]:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    from estimax.storage import files
-
-    with files.open_to_read(path) as file:
-        try:
-            opened = parquet.ParquetFile(file)
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{path}: expected a Parquet file: {error}.") from None
-        yield opened
 
 
 def _csv_header(path: str, source: CsvSource, name: str) -> list[str]:
@@ -314,8 +300,8 @@ def _row_error(
     text = source.csv.delimiter.join(error.values)
     return InputError(
         f"{path}, line {error.line}: expected {width} values, one for each column, "
-        f"found {len(error.values)}: {shown(text)}. Correct the row. A value that "
-        f"contains {source.csv.delimiter!r} must be quoted "
+        f"found {len(error.values)}: {format_value(text)}. Correct the row. A value "
+        f"that contains {source.csv.delimiter!r} must be quoted "
         f"(data.sources.{name}.csv.delimiter)."
     )
 
@@ -325,7 +311,7 @@ def _encoding_error(
 ) -> InputError:
     encoding = source.csv.encoding
     expected = "UTF-8" if is_utf_8(encoding) else encoding
-    found = f": {shown(row)}" if row else ""
+    found = f": {format_value(row)}" if row else ""
     return InputError(
         f"{path}, line {line}: the text is not {expected}{found}. "
         f"{_iconv(path, 'latin1')}; or set data.sources.{name}.csv.encoding, such as "
@@ -340,8 +326,10 @@ def _iconv(path: str, encoding: str) -> str:
 def _parquet_batches(
     path: str, source: ParquetSource, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    with _parquet(path) as file:
-        for batch in file.iter_batches(columns=columns):
+    from estimax.input.sources.parquet import open_parquet, read_record_batches
+
+    with open_parquet(path) as file:
+        for batch in read_record_batches(file, path, columns):
             names = batch.schema.names
             yield batch.num_rows, {n: as_text(batch.column(n)) for n in names}
 
@@ -349,37 +337,30 @@ def _parquet_batches(
 def _json_batches(
     path: str, source: JsonSource, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the number of rows and the values of JSON lines as text.
-
-    Python parses the lines: pyarrow would infer types, and crashes on odd lines.
-    """
     import pyarrow as pa
 
-    from estimax import input as inputs
-    from estimax.input.sources.json_reader import parse_object
+    from estimax.input.sources.file_blocks import ByteFile
+    from estimax.input.sources.json_reader import lines_of_file, read_objects
 
-    compression = source.compression and source.compression.upper()
-    lines = inputs.TextLineDataset(path, compression_type=compression)
-    number = 0
-    for block in lines.batch(_LINES_AT_ONCE):
-        rows = []
-        for line in block.tolist():
-            number += 1
-            try:
-                rows.append(parse_object(line.removeprefix(codecs.BOM_UTF8)))
-            except InputError as error:
-                raise InputError(f"{path}, line {number}: {error}") from None
-        names = dict.fromkeys(key for row in rows for key in row)
-        yield (
-            len(rows),
-            {
-                name: pa.array(
-                    [text for row in rows for text in _texts(row.get(name))],
-                    pa.string(),
-                )
-                for name in (names if columns is None else columns)
-            },
-        )
+    file = ByteFile(path, source.compression and source.compression.upper())
+    try:
+        for rows in read_objects(lines_of_file(file), path, _LINES_AT_ONCE):
+            objects = rows.objects
+            names = columns
+            if names is None:
+                names = list(dict.fromkeys(key for row in objects for key in row))
+            yield (
+                len(objects),
+                {
+                    name: pa.array(
+                        [text for row in objects for text in _texts(row.get(name))],
+                        pa.string(),
+                    )
+                    for name in names
+                },
+            )
+    finally:
+        file.close()
 
 
 def _texts(value: Any) -> list[str | None]:
@@ -396,6 +377,11 @@ def _texts(value: Any) -> list[str | None]:
 def _record_batches(
     path: str, source: RecordSource, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number of rows and the values of Examples as text.
+
+    The records are read as in training. They are not parsed by `ExampleParser`, which
+    expects one kind of values for a feature: here any record may have another kind.
+    """
     import pyarrow as pa
 
     from estimax import input as inputs

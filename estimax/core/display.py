@@ -20,20 +20,20 @@ def without_addresses(text: str) -> str:
     return _ADDRESS.sub("", text)
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Return `repr(value)` without addresses, and a function as its name.
 
-    >>> shown(shown), shown("text")
-    ('shown', "'text'")
+    >>> format_value(format_value), format_value("text")
+    ('format_value', "'text'")
     """
     name = getattr(value, "__name__", None) if callable(value) else None
     return name or without_addresses(repr(value))
 
 
-def shown_path(path: str | os.PathLike[str]) -> str:
+def format_path(path: str | os.PathLike[str]) -> str:
     """Return a path below the working directory without that, any other as it is.
 
-    >>> shown_path(os.path.join(os.getcwd(), "runs")), shown_path("/data")
+    >>> format_path(os.path.join(os.getcwd(), "runs")), format_path("/data")
     ('runs', '/data')
     """
     text = os.fspath(path)
@@ -44,8 +44,10 @@ def shown_path(path: str | os.PathLike[str]) -> str:
     return text.removeprefix(below) or text
 
 
-def shown_fields(value: Any) -> str:
+def format_fields(value: Any) -> str:
     """Return the `repr` of a dataclass, with functions as their names."""
     fields = dataclasses.fields(value)
-    given = [f"{field.name}={shown(getattr(value, field.name))}" for field in fields]
+    given = [
+        f"{field.name}={format_value(getattr(value, field.name))}" for field in fields
+    ]
     return f"{type(value).__name__}({', '.join(given)})"

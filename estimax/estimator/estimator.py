@@ -26,7 +26,7 @@ from estimax import checkpoints, export, training
 from estimax import hooks as stock
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core import device_dtypes
-from estimax.core.display import shown_path
+from estimax.core.display import format_path
 from estimax.core.migration import Retired
 from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
@@ -126,7 +126,9 @@ class Estimator:
         # Caches, which threads may share. What belongs to one call is in its Session.
         self._programs: dict[Any, training.Program] = {}
         self._advised: set[str] = set()  # advice on batch sizes that was logged
-        self._loader = Loader(self._config, self._warm_start)
+        self._loader = Loader(
+            self._config, self._warm_start, lambda: self.latest_checkpoint()
+        )
 
     @property
     def model_dir(self) -> str:
@@ -161,7 +163,7 @@ class Estimator:
         return self._call_model_fn(features, labels, mode)
 
     def __repr__(self) -> str:
-        lines = [f"{type(self).__name__}(model_dir={shown_path(self.model_dir)!r})"]
+        lines = [f"{type(self).__name__}(model_dir={format_path(self.model_dir)!r})"]
         if isinstance(self._params, Mapping) and self._params:
             lines.append(f"  params: {', '.join(map(str, self._params))}")
         return "\n".join(lines)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,13 +51,21 @@ class _Kept(NamedTuple):
 
 
 class Loader:
-    """Load variables of checkpoints, and keep the variables of the last checkpoint."""
+    """Load variables of checkpoints, and keep the variables of the last checkpoint.
+
+    `latest` is the method of the Estimator, which a subclass may override: if it
+    returns None, the warm start is loaded.
+    """
 
     def __init__(
-        self, config: RunConfig, warm_start: checkpoints.WarmStartSettings | None
+        self,
+        config: RunConfig,
+        warm_start: checkpoints.WarmStartSettings | None,
+        latest: Callable[[], str | None],
     ) -> None:
         self._config = config
         self._warm_start = warm_start
+        self._latest = latest
         self._last = _Kept(None, None, None)  # one value: threads replace it at once
 
     def checkpoint(self, given: str | os.PathLike[str] | None) -> str:
@@ -89,7 +98,7 @@ class Loader:
         """
         placement = program.placement if placement is None else placement
         is_latest = given is None
-        if is_latest and self._warm_start and not latest_checkpoint(self._model_dir):
+        if is_latest and self._warm_start and not self._latest():
             return self._load_warm_start(program, batch, self._warm_start, placement)
         path, shapes = self.checkpoint(given), program.shapes
         try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from estimax.core.display import shown_path
+from estimax.core.display import format_path
 from estimax.core.errors import SpecError
 from estimax.estimator import curves
 from estimax.heads.kept_sums import constant_loss
@@ -145,7 +145,7 @@ def log_nothing_to_train(model_dir: str, step: int, max_steps: int) -> None:
     _log.warning(
         "train: nothing to do: the model in %s has reached step %d, and max_steps is "
         "%d. Raise max_steps to train on, or use a new model_dir to start again",
-        shown_path(model_dir),
+        format_path(model_dir),
         step,
         max_steps,
     )
@@ -160,7 +160,7 @@ def log_start(
         "training %s step %d in %s, until %s",
         "resumes at" if step else "starts at",
         step,
-        shown_path(model_dir),
+        format_path(model_dir),
         f"step {last}" if last else "the data ends",
     )
 
@@ -171,7 +171,7 @@ def log_interruption(context: RunContext, checkpoint: str | None) -> None:
         "%s: training stopped at step %d. %s",
         context.interrupted_by,
         context.step,
-        f"To resume from {shown_path(checkpoint)}, train again with the same model_dir"
+        f"To resume from {format_path(checkpoint)}, train again with the same model_dir"
         if checkpoint
         else "No checkpoint was saved",
     )

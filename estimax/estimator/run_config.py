@@ -69,8 +69,8 @@ class RunConfig(ClusterMember):
         start for the others.
       checkpoint_save_graph_def: Has no effect.
       iterations_per_loop: Most steps to run in one compiled loop when no hook is called
-        in between. None chooses by the size of a batch, and runs single steps of models
-        with convolutions on a CPU, where XLA is slow in loops; 1 runs single steps.
+        in between. None chooses by the size of a batch; 1 runs single steps. On a CPU,
+        models with convolutions always run single steps, because XLA is slow in loops.
       prefetch_batches: Batches to prepare ahead of the step.
       compilation_cache_dir: Folder in which compiled programs are kept for the next
         start. "auto" is `estimax/compiled` in the cache folder of the user

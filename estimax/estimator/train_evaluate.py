@@ -163,7 +163,7 @@ class EvalSpec:
 
 def _short_repr(spec: TrainSpec | EvalSpec) -> str:
     """Return a repr of the input_fn's name and the fields that are not the default."""
-    shown = [display.shown(spec.input_fn)]
+    shown = [display.format_value(spec.input_fn)]
     for one in dataclasses.fields(spec)[1:]:
         value = getattr(spec, one.name)
         if value != one.default and value != ():

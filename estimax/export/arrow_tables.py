@@ -92,7 +92,7 @@ def as_arrow(value: Any) -> Any:  # Any: a column in every form that readers ret
     if is_arrow(value):
         return value
     if isinstance(value, np.ndarray) and value.dtype != object:
-        array = squeezed(value)
+        array = squeeze_column(value)
         if array.dtype.kind == "V":
             array = array.astype(np.float32)
         flat = pa.array(np.ascontiguousarray(array).reshape(-1))
@@ -103,10 +103,10 @@ def as_arrow(value: Any) -> Any:  # Any: a column in every form that readers ret
             else:
                 flat = pa.ListArray.from_arrays(np.zeros(rows + 1, np.int32), flat)
         return flat
-    if isinstance(value, np.ndarray) and squeezed(value).ndim == 1:
+    if isinstance(value, np.ndarray) and squeeze_column(value).ndim == 1:
         # Words, in a fifth of the time that a list of them takes.
         with contextlib.suppress(pa.ArrowException):
-            return pa.array(squeezed(value), pa.string())
+            return pa.array(squeeze_column(value), pa.string())
     return pa.array(as_list(value))
 
 
@@ -121,14 +121,16 @@ def as_list(value: Any) -> list[Any]:
     elif is_arrow(value):
         value = value.to_pylist()
     if isinstance(value, list):
-        return [_decoded(item) for item in value]
-    array = squeezed(np.asarray(value))
+        return [_decode_texts(item) for item in value]
+    array = squeeze_column(np.asarray(value))
     items: list[Any] = array.tolist()
-    return [_decoded(item) for item in items] if array.dtype.kind in "OS" else items
+    return (
+        [_decode_texts(item) for item in items] if array.dtype.kind in "OS" else items
+    )
 
 
-def squeezed(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array [B, 1] as [B], others as they are."""
+def squeeze_column(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array [B, 1] as [B], any other array unchanged."""
     is_column = array.ndim == 2 and array.shape[1] == 1
     return array[:, 0] if is_column else array
 
@@ -142,9 +144,9 @@ def _lists_of(value: Sparse) -> list[Any]:
     return [flat[a:b] for a, b in itertools.pairwise(starts)]
 
 
-def _decoded(value: Any) -> Any:
+def _decode_texts(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", errors="replace")
     if isinstance(value, list | np.ndarray):
-        return [_decoded(item) for item in value]
+        return [_decode_texts(item) for item in value]
     return value

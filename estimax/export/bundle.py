@@ -499,8 +499,8 @@ class Bundle:
         """Return groups of signatures to compile together.
 
         Each is a dict of a signature to the first one that runs the same program. The
-        signatures of heads are one group, because they compute the same logits. Others
-        are apart: one may take much longer than another.
+        signatures of heads are one group, because they compute the same logits. Every
+        other signature is a group of its own: one may take much longer than another.
         """
         alike: dict[int, list[str]] = {}  # the signatures of every program
         for name, program in self._programs.items():

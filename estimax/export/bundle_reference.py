@@ -21,7 +21,7 @@ from estimax.core.raw_values import frame_columns
 from estimax.export import manifest
 from estimax.export.arrow_tables import (
     arrow_answers,
-    squeezed,
+    squeeze_column,
     without_class_lists,
 )
 from estimax.export.bundle import (
@@ -93,7 +93,7 @@ class BundleReference:
     def score_columns(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Return kept columns as they are, and predictions as NumPy arrays."""
         answers = without_class_lists(self._predict(columns))
-        arrays = {name: squeezed(array) for name, array in answers.items()}
+        arrays = {name: squeeze_column(array) for name, array in answers.items()}
         return self._keep_columns(columns) | arrays
 
     def score_arrow(self, table: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from estimax.core.docstrings import document_like
 from estimax.core.errors import BundleError, SpecError, did_you_mean
 from estimax.export import manifest
 from estimax.storage import atomic, json_text
@@ -160,6 +161,7 @@ class FinalExporter(_BundleExporter):
     assets_extra: Mapping[str, str] | None = None
     as_text: bool = False
 
+    @document_like(Exporter.export)
     def export(
         self,
         estimator: Exportable,
@@ -168,23 +170,13 @@ class FinalExporter(_BundleExporter):
         eval_result: EvalResult | None,
         is_the_final_export: bool,
     ) -> str | None:
-        """Export if training has ended.
-
-        Args:
-          estimator: The estimator that was evaluated.
-          export_path: The folder of this exporter, `<model_dir>/export/<name>`.
-          checkpoint_path: The checkpoint that was evaluated.
-          eval_result: The metrics of the evaluation.
-          is_the_final_export: Whether training has ended.
-
-        Returns:
-          The folder of the new export, or None if there is none.
-        """
+        """Export if training has ended."""
         if not is_the_final_export:
             return None
         return self._export(estimator, export_path, checkpoint_path, eval_result)
 
 
+@document_like(FinalExporter)
 @dataclass(frozen=True, repr=False)
 class LatestExporter(_BundleExporter):
     """Export after every evaluation and keep the newest exports.
@@ -192,14 +184,6 @@ class LatestExporter(_BundleExporter):
     Use it when a server should follow the training.
 
     Args:
-      name: Name of the folder under `<model_dir>/export`, in which each export is a
-        version.
-      serving_input_receiver_fn: Returns the example features of a request, such as
-        `build_raw_serving_input_receiver_fn` makes. None: the features of the training
-        input.
-      assets_extra: Files to copy into the bundle: path under `assets.extra/` to the
-        file.
-      as_text: Ignored: the manifest of a bundle is always text.
       exports_to_keep: Number of newest exports to keep, positive. None: all.
 
     Raises:
@@ -217,6 +201,7 @@ class LatestExporter(_BundleExporter):
     as_text: bool = False
     exports_to_keep: int | None = 5  # None: all
 
+    @document_like(Exporter.export)
     def export(
         self,
         estimator: Exportable,
@@ -225,18 +210,7 @@ class LatestExporter(_BundleExporter):
         eval_result: EvalResult | None,
         is_the_final_export: bool,
     ) -> str | None:
-        """Export, then remove the oldest exports.
-
-        Args:
-          estimator: The estimator that was evaluated.
-          export_path: The folder of this exporter, `<model_dir>/export/<name>`.
-          checkpoint_path: The checkpoint that was evaluated.
-          eval_result: The metrics of the evaluation.
-          is_the_final_export: Whether training has ended.
-
-        Returns:
-          The folder of the new export, or None if there is none.
-        """
+        """Export, then remove the oldest exports."""
         path = self._export(estimator, export_path, checkpoint_path, eval_result)
         manifest.prune(Path(export_path), self.exports_to_keep)
         return path
@@ -294,6 +268,7 @@ def metric_compare(metric: str, mode: str = "max") -> CompareFn:
     return compare
 
 
+@document_like(FinalExporter)
 @dataclass(frozen=True, repr=False)
 class BestExporter(_BundleExporter):
     """Export when an evaluation is better than the best so far, also across restarts.
@@ -302,18 +277,10 @@ class BestExporter(_BundleExporter):
     removed.
 
     Args:
-      name: Name of the folder under `<model_dir>/export`, in which each export is a
-        version.
-      serving_input_receiver_fn: Returns the example features of a request, such as
-        `build_raw_serving_input_receiver_fn` makes. None: the features of the training
-        input.
       event_file_pattern: Ignored. tf.estimator finds the best result so far in these
         event files; here it is kept in a file beside the exports.
       compare_fn: A function of `best_eval_result` and `current_eval_result` that
         returns whether the current one is better. Default: the loss is smaller.
-      assets_extra: Files to copy into the bundle: path under `assets.extra/` to the
-        file.
-      as_text: Ignored: the manifest of a bundle is always text.
       exports_to_keep: Number of newest exports to keep, positive. None: all.
 
     Raises:
@@ -337,6 +304,7 @@ class BestExporter(_BundleExporter):
         super().__post_init__()
         _check_compare(self.compare_fn)
 
+    @document_like(Exporter.export)
     def export(
         self,
         estimator: Exportable,
@@ -346,16 +314,6 @@ class BestExporter(_BundleExporter):
         is_the_final_export: bool,
     ) -> str | None:
         """Export if the result is the best so far, then remove the oldest exports.
-
-        Args:
-          estimator: The estimator that was evaluated.
-          export_path: The folder of this exporter, `<model_dir>/export/<name>`.
-          checkpoint_path: The checkpoint that was evaluated.
-          eval_result: The metrics of the evaluation.
-          is_the_final_export: Whether training has ended.
-
-        Returns:
-          The folder of the new export, or None if there is none.
 
         Raises:
           SpecError: `eval_result` is None or lacks the metric.

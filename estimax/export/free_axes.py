@@ -120,8 +120,8 @@ def _times(
     """Return call -> name of its time axis; features compared by length share one.
 
     The host refuses a batch in which the lengths of such features differ, so the
-    program may rely on one length. If one of them is dense, its time is fixed, and so
-    is that of all: remove the axis from `varying`.
+    program may rely on one length. If one of them is dense, its length is fixed, and
+    with it the length of all: remove the axis from `varying`.
     """
     groups: list[set[Origin]] = []
     for call in plan.calls:

@@ -101,7 +101,7 @@ def forwarded_name(one: Forwarded) -> str:
     return f"forwarded/{one.origin.name}{filled}"
 
 
-def nested_inputs(
+def nest_inputs(
     flat: Mapping[str, Any], like: plans.PreparedBatch
 ) -> plans.PreparedBatch:
     """Undo `flat_inputs`, for a batch of the same structure as `like`."""

@@ -96,7 +96,9 @@ def write_saved_model(
             "tables, or `estimax serve`, which has no such limit."
         )
     writer = _Writer(bundle)
-    inputs, arguments = writer.transformed() if transformed else writer.raw()
+    inputs, arguments = (
+        writer.transformed_inputs() if transformed else writer.raw_inputs()
+    )
     signatures = {
         name: SignatureTensors(inputs, writer.outputs(signature, inputs, arguments))
         for name, signature in bundle.signatures.items()
@@ -116,7 +118,7 @@ class _Writer:
         self._weights: dict[str, str] = {}
         self._calls: dict[str, dict[str, Tensor]] = {}  # by program
 
-    def raw(self) -> tuple[dict[str, Tensor], dict[str, str]]:
+    def raw_inputs(self) -> tuple[dict[str, Tensor], dict[str, str]]:
         """Return an input for every feature, and the node of every argument."""
         plan, graph = self._bundle.plan, self.graph
         specs = next(iter(self._bundle.signatures.values())).inputs
@@ -143,7 +145,7 @@ class _Writer:
                 arguments[host_plan.staged_name(call.name, path)] = node
         return inputs, arguments
 
-    def transformed(self) -> tuple[dict[str, Tensor], dict[str, str]]:
+    def transformed_inputs(self) -> tuple[dict[str, Tensor], dict[str, str]]:
         """Return an input for every argument of the programs."""
         inputs = {
             name: self._placeholder(name, spec.dtype, _sizes(spec))

@@ -217,7 +217,7 @@ def spark_udf(
                 raise ConfigError(
                     f"the model has no feature {name!r}{did_you_mean(name, features)}"
                 )
-        given = (columns.get(name, col(_quoted(name))) for name in features)
+        given = (columns.get(name, col(_quote_name(name))) for name in features)
         named = (c.alias(name) for c, name in zip(given, features, strict=True))
         return udf(struct(*named))
 
@@ -266,8 +266,8 @@ def _type_name(kind: Any) -> str:
 
 
 def _ddl(types: Mapping[str, str]) -> str:
-    return ", ".join(f"{_quoted(name)} {kind}" for name, kind in types.items())
+    return ", ".join(f"{_quote_name(name)} {kind}" for name, kind in types.items())
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

@@ -338,7 +338,7 @@ def _flat_function(
 ) -> Callable[[dict[str, Any], dict[str, Any]], SignatureOutputs]:
     """Return the function of a servable, but with a flat dict of arrays as inputs."""
     return lambda weights, inputs: servable.function(
-        weights, host_plan.nested_inputs(inputs, like)
+        weights, host_plan.nest_inputs(inputs, like)
     )
 
 

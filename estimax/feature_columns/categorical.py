@@ -197,9 +197,9 @@ def categorical_column_with_vocabulary_list(
     Args:
       key: The feature, of strings or integers.
       vocabulary_list: The values, distinct, all strings or all integers.
-      dtype: The type of the feature; by default that of the list.
+      dtype: The type of the feature; by default the type of the list.
       default_value: The id of a value that is not in the list. With -1 it has no id.
-      num_oov_buckets: The number of ids, behind those of the list, that such values
+      num_oov_buckets: The number of ids, behind the ids of the list, that such values
         get by hash instead.
 
     Returns:
@@ -298,7 +298,7 @@ def categorical_column_with_vocabulary_file(
       vocabulary_size: How many words of the file to use; by default all.
       dtype: The type of the feature: string, or an integer type.
       default_value: The id of a value that is not in the file. By default it has none.
-      num_oov_buckets: The number of ids, behind those of the file, that such values
+      num_oov_buckets: The number of ids, behind the ids of the file, that such values
         get by hash instead.
       file_format: None for text, "tfrecord_gzip" for gzipped TFRecords of words.
 
@@ -544,7 +544,7 @@ def crossed_column(
       keys: Two or more names of features (of strings or integers) and categorical
         columns. A number goes through `bucketized_column` first.
       hash_bucket_size: The number of ids; different combinations may share one.
-      hash_key: The seed of the hash; by default that of TensorFlow.
+      hash_key: The seed of the hash; by default TensorFlow's seed.
 
     Returns:
       A categorical column.

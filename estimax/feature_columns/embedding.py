@@ -23,7 +23,7 @@ from flax import linen as nn
 from numpy.typing import NDArray
 
 from estimax import checkpoints
-from estimax.core.display import shown
+from estimax.core.display import format_value
 from estimax.core.errors import FeatureError, MissingFileError, did_you_mean
 from estimax.core.sparse import Ids
 from estimax.feature_columns.categorical import WeightedCategoricalColumn
@@ -74,7 +74,11 @@ class EmbeddingTable:
     def _format_arguments(self) -> list[str]:
         """Return the arguments that are not the default, as text."""
         values = [(field, getattr(self, field.name)) for field in fields(self)]
-        return [f"{f.name}={shown(value)}" for f, value in values if value != f.default]
+        return [
+            f"{f.name}={format_value(value)}"
+            for f, value in values
+            if value != f.default
+        ]
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,7 @@ class EmbeddingColumn(WrapperColumn):
         ids = self._sequence.step_ids(features, self._out_of_range)
         return self._combine_rows(layer, ids, trainable)
 
-    def gathered(
+    def gather_rows(
         self, layer: nn.Module, features: Features
     ) -> variables.GatheredRows | None:
         """Return the gathered rows, if the block is at most one row per example.
@@ -451,10 +455,10 @@ def _check_source(
         return
     if name not in shapes:
         near = did_you_mean(name, shapes, listed_as="found")
-        raise FeatureError(f"{place.shown}: no {name!r} in {given}{near}")
+        raise FeatureError(f"{place.display_name}: no {name!r} in {given}{near}")
     if shapes[name] != shape:
         raise FeatureError(
-            f"{place.shown}: {name!r} in {given} has shape {shapes[name]}, the "
+            f"{place.display_name}: {name!r} in {given} has shape {shapes[name]}, the "
             f"table has {shape}."
         )
 

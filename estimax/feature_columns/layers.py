@@ -105,7 +105,7 @@ class DenseFeatures(nn.Module):
         """Return a column's block, or in training the rows that it is made of."""
         gathered = None
         if isinstance(column, EmbeddingColumn):
-            gathered = column.gathered(self, features)
+            gathered = column.gather_rows(self, features)
         if gathered is not None:
             return gathered
         return column.block(self, features, self.trainable)

@@ -40,7 +40,7 @@ class VariablePlace:
     name: str
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """The table's name in messages."""
         return self.name if self.column is None else self.column
 

@@ -53,7 +53,7 @@ class NumericColumn:
     normalizer_fn: Callable[[Any], Any] | None
 
     def __repr__(self) -> str:
-        return display.shown_fields(self)
+        return display.format_fields(self)
 
     @property
     def name(self) -> str:

@@ -161,9 +161,9 @@ def sequence_categorical_column_with_vocabulary_list(
       key: The feature, of strings or integers: [B, T], or [B, T, L] with several
         values at a step.
       vocabulary_list: The values, distinct, all strings or all integers.
-      dtype: The type of the feature; by default that of the list.
+      dtype: The type of the feature; by default the type of the list.
       default_value: The id of a value that is not in the list. With -1 it has no id.
-      num_oov_buckets: The number of ids, behind those of the list, that such values
+      num_oov_buckets: The number of ids, behind the ids of the list, that such values
         get by hash instead.
 
     Returns:
@@ -195,7 +195,7 @@ def sequence_categorical_column_with_vocabulary_file(
     """Take the line number in a file of each value at every step as its id.
 
     Use it in `SequenceFeatures`, wrapped in `indicator_column` or `embedding_column`.
-    The arguments are in TensorFlow's order, which is not that of
+    The arguments are in TensorFlow's order, which is not the order of
     `categorical_column_with_vocabulary_file`.
 
     Args:
@@ -203,8 +203,8 @@ def sequence_categorical_column_with_vocabulary_file(
         values at a step.
       vocabulary_file: The path of a file with one word per line.
       vocabulary_size: How many words of the file to use; by default all.
-      num_oov_buckets: The number of ids, behind those of the file, that values not in
-        the file get by hash.
+      num_oov_buckets: The number of ids, behind the ids of the file, that values not
+        in the file get by hash.
       default_value: The id of such values instead. By default they have none.
       dtype: The type of the feature: string, or an integer type.
 
@@ -250,7 +250,7 @@ class SequenceNumericColumn:
     normalizer_fn: Callable[[Any], Any] | None
 
     def __repr__(self) -> str:
-        return display.shown_fields(self)
+        return display.format_fields(self)
 
     @property
     def name(self) -> str:

@@ -6,8 +6,7 @@
 Read `head.py` first: the interface `Head`, and `BaseHead`, from which heads inherit.
 """
 
-import sys
-
+from estimax.heads import losses
 from estimax.heads.binary_class import BinaryClassHead
 from estimax.heads.head import BaseHead, Head, make_spec
 from estimax.heads.multi_class import MultiClassHead
@@ -19,7 +18,6 @@ from estimax.heads.regression import (
     RegressionHead,
 )
 from estimax.heads.sequential import SequentialHeadWrapper
-from estimax.metrics import losses
 
 __all__ = [
     "BaseHead",
@@ -35,7 +33,3 @@ __all__ = [
     "losses",
     "make_spec",
 ]
-
-# The formulas are below both `heads` and `v1.losses`. `import estimax.heads.losses` and
-# a run file that names a `loss_fn` find them under the path that users know.
-sys.modules[f"{__name__}.losses"] = losses

@@ -638,5 +638,5 @@ _ABBREVIATED.maxother = 200
 
 def _short(value: object) -> str:
     if callable(value):
-        return display.shown(value)
+        return display.format_value(value)
     return _ABBREVIATED.repr(value)

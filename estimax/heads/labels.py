@@ -77,8 +77,43 @@ class LabelRule(Protocol):
         """Convert, then check."""
 
 
+class _HostLabels:
+    """What the label rules below share: the lookup of words, and both steps."""
+
+    head: str
+    vocabulary: tuple[str, ...] | None
+    dtype: type[np.generic]
+
+    def __call__(self: LabelRule, raw: Mapping[str, staging.Raw]) -> NDArray[Any]:
+        """Convert, then check."""
+        given = raw[KEY]
+        numbers = self.convert(given)
+        self.check(numbers, given)
+        return cast(numbers, self.dtype)
+
+    @cached_property
+    def _words(self) -> transforms.WordList:
+        return transforms.WordList.of(self.vocabulary or ())
+
+    def _numbers_of(self, given: staging.Raw) -> NDArray[Any]:
+        """Return the ids of words, or numbers unchanged; raise for sparse labels."""
+        check_dense(self.head, given)
+        if self.vocabulary is not None:
+            return lookup(self.head, self._words, given)
+        return check_numbers(self.head, given)
+
+    def _check_not_words(self, labels: jax.Array) -> jax.Array:
+        """Return labels of the device; raise if words of a vocabulary are expected."""
+        if self.vocabulary is not None:
+            raise LabelError(
+                f"{self.head}: with a label_vocabulary, labels must be text, got dtype "
+                f"{labels.dtype}, computed by the model. Leave label_vocabulary out."
+            )
+        return labels
+
+
 @dataclass(frozen=True)
-class NumberLabels:
+class NumberLabels(_HostLabels):
     """Rule for numbers within [low, high], or words of a vocabulary; float32."""
 
     head: str
@@ -89,16 +124,9 @@ class NumberLabels:
     keys: tuple[str, ...] = (KEY,)
     dtype: type[np.generic] = np.float32
 
-    @cached_property
-    def _words(self) -> transforms.WordList:
-        return transforms.WordList.of(self.vocabulary or ())
-
     def convert(self, given: staging.Raw) -> NDArray[Any]:
         """Return the ids of words, or numbers unchanged."""
-        check_dense(self.head, given)
-        if self.vocabulary is not None:
-            return lookup(self.head, self._words, given)
-        return check_numbers(self.head, given)
+        return self._numbers_of(given)
 
     def check(
         self,
@@ -118,15 +146,11 @@ class NumberLabels:
 
     def on_device(self, labels: jax.Array) -> jax.Array:
         """Cast to float32."""
-        return _not_words(self, labels).astype(jnp.float32)
-
-    def __call__(self, raw: Mapping[str, staging.Raw]) -> NDArray[Any]:
-        """Convert, then check."""
-        return _check_labels(self, raw[KEY])
+        return self._check_not_words(labels).astype(jnp.float32)
 
 
 @dataclass(frozen=True)
-class ClassLabels:
+class ClassLabels(_HostLabels):
     """Rule for class ids in [0, n_classes), or words of a vocabulary; int32."""
 
     head: str
@@ -136,16 +160,9 @@ class ClassLabels:
     keys: tuple[str, ...] = (KEY,)
     dtype: type[np.generic] = np.int32
 
-    @cached_property
-    def _words(self) -> transforms.WordList:
-        return transforms.WordList.of(self.vocabulary or ())
-
     def convert(self, given: staging.Raw) -> NDArray[Any]:
         """Return the ids of words, or integers unchanged."""
-        check_dense(self.head, given)
-        if self.vocabulary is not None:
-            return lookup(self.head, self._words, given)
-        return check_integers(self.head, check_numbers(self.head, given))
+        return check_integers(self.head, self._numbers_of(given))
 
     def check(
         self,
@@ -159,11 +176,9 @@ class ClassLabels:
 
     def on_device(self, labels: jax.Array) -> jax.Array:
         """Cast to int32."""
-        return check_integers(self.head, _not_words(self, labels)).astype(jnp.int32)
-
-    def __call__(self, raw: Mapping[str, staging.Raw]) -> NDArray[Any]:
-        """Convert, then check."""
-        return _check_labels(self, raw[KEY])
+        return check_integers(self.head, self._check_not_words(labels)).astype(
+            jnp.int32
+        )
 
     @property
     def _expected(self) -> str:
@@ -173,7 +188,7 @@ class ClassLabels:
 
 
 @dataclass(frozen=True)
-class IndicatorLabels:
+class IndicatorLabels(_HostLabels):
     """Rule for several classes of an example; float32 [..., n_classes] in [0, 1].
 
     Labels are such indicators, or sparse: class ids or words of a vocabulary.
@@ -216,10 +231,6 @@ class IndicatorLabels:
         """Cast to float32."""
         return labels.astype(jnp.float32)
 
-    def __call__(self, raw: Mapping[str, staging.Raw]) -> NDArray[Any]:
-        """Convert, then check."""
-        return _check_labels(self, raw[KEY])
-
     def _spread(self, given: Sparse) -> NDArray[np.float32]:
         rows = given.indices[:, :-1]
         numbers = self._classes.convert(given.values)
@@ -228,12 +239,6 @@ class IndicatorLabels:
         spread = np.zeros((*given.dense_shape[:-1], self.n_classes), np.float32)
         spread[(*rows.T, numbers)] = 1.0
         return spread
-
-
-def _check_labels(rule: LabelRule, given: staging.Raw) -> NDArray[Any]:
-    numbers = rule.convert(given)
-    rule.check(numbers, given)
-    return cast(numbers, rule.dtype)
 
 
 def labels_for(
@@ -375,15 +380,6 @@ def _shorten_words(words: tuple[str, ...]) -> str:
     shown = ", ".join(map(repr, words[:_SHOWN]))
     more = f", … ({len(words)} words)" if len(words) > _SHOWN else ""
     return f"[{shown}{more}]"
-
-
-def _not_words(rule: NumberLabels | ClassLabels, labels: jax.Array) -> jax.Array:
-    if rule.vocabulary is not None:
-        raise LabelError(
-            f"{rule.head}: with a label_vocabulary, labels must be text, got dtype "
-            f"{labels.dtype}, computed by the model. Leave label_vocabulary out."
-        )
-    return labels
 
 
 def _shape_advice(head: str, shape: tuple[int, ...]) -> str:

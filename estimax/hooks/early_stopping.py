@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from estimax import checkpoints
+from estimax.core.docstrings import document_like
 from estimax.core.errors import ConfigError, did_you_mean
 from estimax.hooks import summary
 from estimax.hooks.hook import Hook, RunContext, Values, check_interval, describe_hook
@@ -60,7 +61,7 @@ def make_early_stopping_hook(
       run_every_steps: Steps between two calls; the function is called at multiples of
         it. Set `run_every_secs` to None to use it.
       eval_dir: Folder of the evaluations after which the function is called once more;
-        by default that of unnamed evaluations, `estimator.eval_dir()`.
+        by default the folder of unnamed evaluations, `estimator.eval_dir()`.
 
     Returns:
       The hook.
@@ -110,8 +111,8 @@ def stop_if_higher_hook(
       estimator: The Estimator to train.
       metric_name: Name of the metric, as in the results of `evaluate`.
       threshold: Training stops when a value is above it, not when it is equal.
-      eval_dir: Folder of the evaluations; by default that of unnamed evaluations,
-        `estimator.eval_dir()`.
+      eval_dir: Folder of the evaluations; by default the folder of unnamed
+        evaluations, `estimator.eval_dir()`.
       min_steps: Evaluations before this step are ignored.
       run_every_secs: Seconds between two checks; 0 for every step. Evaluations of
         this process are checked at once.
@@ -142,6 +143,7 @@ def stop_if_higher_hook(
     return _hook(estimator, eval_dir, find_reason, run_every_secs, run_every_steps)
 
 
+@document_like(stop_if_higher_hook)
 def stop_if_lower_hook(
     estimator: HasEvaluations,
     metric_name: str,
@@ -156,24 +158,7 @@ def stop_if_lower_hook(
     Use it to stop at a target such as a loss of 0.1.
 
     Args:
-      estimator: The Estimator to train.
-      metric_name: Name of the metric, as in the results of `evaluate`.
       threshold: Training stops when a value is below it, not when it is equal.
-      eval_dir: Folder of the evaluations; by default that of unnamed evaluations,
-        `estimator.eval_dir()`.
-      min_steps: Evaluations before this step are ignored.
-      run_every_secs: Seconds between two checks; 0 for every step. Evaluations of
-        this process are checked at once.
-      run_every_steps: Steps between two checks, at multiples of it. Set
-        `run_every_secs` to None to use it.
-
-    Returns:
-      The hook.
-
-    Raises:
-      TypeError: `estimator` is not an Estimator.
-      ConfigError: Both or neither of `run_every_secs` and `run_every_steps` are given.
-      KeyError: During training: the evaluations have no metric of this name.
 
     Example:
       >>> import numpy as np
@@ -191,6 +176,7 @@ def stop_if_lower_hook(
     return _hook(estimator, eval_dir, find_reason, run_every_secs, run_every_steps)
 
 
+@document_like(stop_if_higher_hook)
 def stop_if_no_increase_hook(
     estimator: HasEvaluations,
     metric_name: str,
@@ -207,22 +193,10 @@ def stop_if_no_increase_hook(
     Use it for metrics where higher is better, such as accuracy or AUC.
 
     Args:
-      estimator: The Estimator to train.
-      metric_name: Name of the metric, as in the results of `evaluate`.
       max_steps_without_increase: Training stops when the best value is this many steps
         old.
-      eval_dir: Folder of the evaluations; by default that of unnamed evaluations,
-        `estimator.eval_dir()`.
-      min_steps: Evaluations before this step are ignored.
-      run_every_secs: Seconds between two checks; 0 for every step. Evaluations of
-        this process are checked at once.
-      run_every_steps: Steps between two checks, at multiples of it. Set
-        `run_every_secs` to None to use it.
       min_delta: Only a value more than this above the best one counts as an
         increase.
-
-    Returns:
-      The hook.
 
     Raises:
       TypeError: `estimator` is not an Estimator.
@@ -248,6 +222,7 @@ def stop_if_no_increase_hook(
     return _hook(estimator, eval_dir, find_reason, run_every_secs, run_every_steps)
 
 
+@document_like(stop_if_higher_hook)
 def stop_if_no_decrease_hook(
     estimator: HasEvaluations,
     metric_name: str,
@@ -264,22 +239,10 @@ def stop_if_no_decrease_hook(
     Use it for metrics where lower is better, such as the loss.
 
     Args:
-      estimator: The Estimator to train.
-      metric_name: Name of the metric, as in the results of `evaluate`.
       max_steps_without_decrease: Training stops when the best value is this many steps
         old.
-      eval_dir: Folder of the evaluations; by default that of unnamed evaluations,
-        `estimator.eval_dir()`.
-      min_steps: Evaluations before this step are ignored.
-      run_every_secs: Seconds between two checks; 0 for every step. Evaluations of
-        this process are checked at once.
-      run_every_steps: Steps between two checks, at multiples of it. Set
-        `run_every_secs` to None to use it.
       min_delta: Only a value more than this below the best one counts as a
         decrease.
-
-    Returns:
-      The hook.
 
     Raises:
       TypeError: `estimator` is not an Estimator.

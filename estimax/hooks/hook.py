@@ -466,8 +466,10 @@ def describe_hook(value: object, *args: Any, **settings: Any) -> str:
     >>> describe_hook(RunContext(0), "runs/a", every=10, name=None)
     "RunContext('runs/a', every=10)"
     """
-    shown = [display.shown(arg) for arg in args]
+    shown = [display.format_value(arg) for arg in args]
     shown += [
-        f"{name}={display.shown(v)}" for name, v in settings.items() if v is not None
+        f"{name}={display.format_value(v)}"
+        for name, v in settings.items()
+        if v is not None
     ]
     return f"{type(value).__name__}({', '.join(shown)})"

@@ -133,35 +133,136 @@ def _type_name(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    """Return the full name of a function, class or module."""
-    module = str(getattr(value, "__module__", None))
+    """Return the full name of a function, class or module, as checkpoints have it."""
+    module = _saved_module(str(getattr(value, "__module__", None)))
     name = getattr(value, "__qualname__", value.__name__)
-    module, name = _SAVED.get((module, name), (module, name))
-    # The package of verbs had another name when the first digests were saved.
-    module = module.replace("estimax.input.ops.", "estimax.input.verbs.")
-    return f"{module}.{name}"
+    if isinstance(value, ModuleType):
+        name = _saved_module(name)
+    return ".".join(_SAVED_NAMES.get((module, name), (module, name)))
+
+
+# Checkpoints hold digests. If what has moved had its new name in them, a `train` call
+# would take its data for other data, and begin at the start instead of behind the last
+# batch. So the digest has the name of the time when digests were first saved. What
+# moves from now on gets a line here: a package or module in the first table, single
+# names of a module in the second. Both are without "estimax." in front.
+_SAVED_MODULES = {
+    "export.scoring": "scoring",
+    "feature_columns.transforms": "transforms",
+    "hooks.summary": "summary",
+    "input.ops": "input.verbs",
+    "inspection.report": "report",
+    "metrics.losses": "heads.losses",
+    "staging.variables": "variables",
+    "v1.crf": "crf",
+    "v1.experimental": "experimental",
+    "v1.feature_columns": "feature_columns.v1",
+    "v1.inputs": "inputs",
+    "v1.lookup": "lookup",
+    "v1.losses": "losses",
+    "v1.metrics": "metrics.v1",
+    "v1.optimizers": "optimizers.v1",
+}
+
+
+def _saved_module(module: str) -> str:
+    """Return the name that digests have for a module.
+
+    >>> _saved_module("estimax.v1.metrics.means")
+    'estimax.metrics.v1.means'
+    """
+    for now, then in _SAVED_MODULES.items():
+        if f"{module}.".startswith(f"estimax.{now}."):
+            return f"estimax.{then}{module.removeprefix(f'estimax.{now}')}"
+    return module
 
 
 def _saved_names() -> dict[tuple[str, str], tuple[str, str]]:
-    """Return the names that digests have for what has moved to another module since.
+    """Return module and name in digests, by the module and name of today.
 
-    Checkpoints hold digests. With new names, a `train` call would take its data for
-    other data, and begin at the start instead of behind the last batch.
+    The module of today has gone through `_saved_module`. `New=Old` is a new name.
     """
     moved = {
-        ("ops.batching", "verbs.rebatching"): "Rebatch RaggedBatch SparseBatch",
-        ("ops.selection", "verbs.ordering"): "Repeat Take Skip Shard",
-        ("ops.selection", "verbs.scanning"): "TakeWhile Scan Unique",
-        ("sources.iterables", "sources.generators"): "Generated Batches",
-        ("sources.cache_files", "sources.saved"): "Saved",
-        ("streams.columns", "streams.ragged"): "Ragged",
+        ("crf", "crf.decoding"): "crf_decode viterbi_decode",
+        ("crf", "crf.likelihood"): (
+            "crf_log_likelihood crf_log_norm crf_multitag_sequence_score"
+        ),
+        ("crf", "crf.scores"): "crf_binary_score crf_sequence_score crf_unary_score",
+        ("estimator.wrappers", "estimator.extenders"): (
+            "add_metrics call_logit_fn forward_features"
+        ),
+        ("feature_columns.categorical", "feature_columns.composed"): (
+            "CrossedColumn WeightedCategoricalColumn "
+            "crossed_column weighted_categorical_column"
+        ),
+        ("feature_columns.embedding", "feature_columns.indicator"): (
+            "IndicatorColumn indicator_column"
+        ),
+        ("feature_columns.embedding_lookups", "feature_columns.embedding_lookup"): (
+            "embedding_lookup embedding_lookup_sparse"
+        ),
+        ("formats.records", "wire.records"): (
+            "RecordError TFRecordOptions TFRecordWriter"
+        ),
+        ("hooks.guards", "hooks.nan_guard"): "NanTensorHook",
+        ("hooks.tensorboard", "hooks.board"): "BoardHook",
+        ("hooks.tensorboard", "hooks.profiling"): "ProfilerHook",
+        ("hooks.tensorboard", "hooks.summaries"): "SummarySaverHook",
+        ("input.element_specs", "input.signatures"): "TensorSpec",
+        ("input.examples.messages", "input.examples.lists"): (
+            "BytesList FloatList Int64List"
+        ),
+        ("input.sources.cache_files", "input.sources.saved"): "Saved",
+        ("input.sources.file_blocks", "input.sources.paths"): (
+            "expand given_paths list_paths"
+        ),
+        ("input.sources.iterables", "input.sources.generators"): "Generated Batches",
+        ("input.streams.chunks", "input.streams.chunks"): "ElementList=Elements",
+        ("input.streams.columns", "input.streams.ragged"): "Ragged",
+        ("input.tabular", "input.json_lines"): "json_files",
+        ("input.verbs.batching", "input.verbs.rebatching"): (
+            "Rebatch RaggedBatch SparseBatch"
+        ),
+        ("input.verbs.selection", "input.verbs.ordering"): "Repeat Take Skip Shard",
+        ("input.verbs.selection", "input.verbs.scanning"): "TakeWhile Scan Unique",
+        ("lookup", "lookup.words"): "index_to_string string_to_index",
+        ("losses.functions", "losses.classification"): (
+            "hinge_loss log_loss sigmoid_cross_entropy softmax_cross_entropy "
+            "sparse_softmax_cross_entropy"
+        ),
+        ("losses.functions", "losses.regression"): (
+            "absolute_difference cosine_distance huber_loss "
+            "mean_pairwise_squared_error mean_squared_error"
+        ),
+        ("losses.reduction", "losses.collection"): (
+            "add_loss get_losses get_regularization_loss get_total_loss"
+        ),
+        ("losses.reduction", "losses.weighted"): "Reduction compute_weighted_loss",
+        ("metrics.thresholds", "metrics.operating_point"): (
+            "precision_at_recall recall_at_precision "
+            "sensitivity_at_specificity specificity_at_sensitivity"
+        ),
+        ("native.example_types", "native.features"): "FeatureRequest=Wanted Problem",
+        ("scoring.score", "scoring.pool"): "ScoringError",
+        ("storage.compression", "wire.compression"): "check_compression",
+        ("summary.event_files", "summary.reader"): "read_scalars",
+        ("summary.event_files", "summary.writer"): (
+            "Output SummaryWriter times_written"
+        ),
+        ("transforms.embedding_lookups", "transforms.lookups"): "TableBags TableIds",
+        ("transforms.numeric", "transforms.dense"): (
+            "Bucketize Numbers RowCount Scaling"
+        ),
+        ("transforms.words", "transforms.fingerprint"): (
+            "fingerprint64 fingerprint_cat64 hash_buckets"
+        ),
     }
-    chunks = "estimax.input.streams.chunks"
-    return {(chunks, "ElementList"): (chunks, "Elements")} | {
-        (f"estimax.input.{now}", name): (f"estimax.input.{then}", name)
-        for (now, then), names in moved.items()
-        for name in names.split()
-    }
+    saved = {}
+    for (now, then), names in moved.items():
+        for pair in names.split():
+            name, _, old = pair.partition("=")
+            saved[f"estimax.{now}", name] = (f"estimax.{then}", old or name)
+    return saved
 
 
-_SAVED = _saved_names()
+_SAVED_NAMES = _saved_names()

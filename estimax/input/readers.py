@@ -15,6 +15,7 @@ from typing import Any
 
 from estimax.core.errors import InputError
 from estimax.input.dataset import AUTOTUNE, Dataset
+from estimax.input.examples.messages import Example
 from estimax.input.examples.parsing import ExampleParser
 from estimax.input.examples.specs import FeatureSpec
 from estimax.input.ops.batching import MapBlocks
@@ -93,6 +94,20 @@ def TFRecordDataset(  # noqa: N802  # tf.data's name
         "TFRecordDataset",
         num_parallel_reads,
     )
+
+
+def read_example_dtypes(path: str, compression: str | None) -> dict[str, str | None]:
+    """Return the dtypes of the features of the first Example of a TFRecord file.
+
+    A feature without values has the dtype None. A file without records has no features.
+    """
+    for record in TFRecordDataset(path, compression).take(1):
+        features = Example.parse(record).features
+        return {name: _DTYPES.get(one.kind or "") for name, one in features.items()}
+    return {}
+
+
+_DTYPES = {"bytes_list": "string", "float_list": "float32", "int64_list": "int64"}
 
 
 def TextLineDataset(  # noqa: N802  # tf.data's name

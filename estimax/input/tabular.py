@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from estimax.core.encodings import encoding_problem
 from estimax.core.errors import InputError, did_you_mean
 from estimax.core.parse_spec import dtype_name
-from estimax.core.strings import encoding_problem
 from estimax.input.dataset import Dataset
 from estimax.input.ops.mixing import Interleave
 from estimax.input.sources.csv_blocks import CsvFormat, read_first_row, read_rows

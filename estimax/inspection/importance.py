@@ -137,7 +137,7 @@ def permutation_importance(
         higher_is_better = not any(word in metric for word in _LOWER_IS_BETTER)
     sign = 1.0 if higher_is_better else -1.0
 
-    def measured(some: Mapping[str, Any]) -> float:
+    def measure_metric(some: Mapping[str, Any]) -> float:
         rows = dataset(some, labels)
         results = estimator.evaluate(lambda: rows.batch(batch_size), report=False)
         if metric not in results:
@@ -145,7 +145,7 @@ def permutation_importance(
             raise SpecError(f"permutation_importance: no metric {metric!r}{near}")
         return float(results[metric])
 
-    baseline = measured(found)
+    baseline = measure_metric(found)
     rng = np.random.default_rng(seed)
     examples = len(next(iter(found.values())))
     importances = []
@@ -157,7 +157,7 @@ def permutation_importance(
         for _ in range(repeats):
             order = rng.permutation(examples)
             moved = {name: columns.take_rows(found[name], order) for name in group}
-            lost.append(sign * (baseline - measured({**found, **moved})))
+            lost.append(sign * (baseline - measure_metric({**found, **moved})))
         together = " + ".join(group)
         importances.append(
             FeatureImportance(together, float(np.mean(lost)), float(np.std(lost)))
@@ -247,8 +247,8 @@ def read_rows(
     if not parts:
         raise SpecError(f"{where}: the input_fn returned no data.")
     numbers = np.concatenate([part.numbers for part in parts])
-    found = _joined([part.features for part in parts])
-    labels = _joined_labels([part.labels for part in parts])
+    found = _concat_columns([part.features for part in parts])
+    labels = _concat_labels([part.labels for part in parts])
     return RowSample(numbers, found, labels, size)
 
 
@@ -264,30 +264,32 @@ class _Part(NamedTuple):
         index = np.flatnonzero(self.numbers % stride == 0)
         if len(index) == len(self.numbers):
             return self
-        labels = _taken_labels(self.labels, index)
-        return _Part(self.numbers[index], _taken(self.features, index), labels)
+        labels = _take_labels(self.labels, index)
+        return _Part(self.numbers[index], _take_rows(self.features, index), labels)
 
 
-def _taken(values: Mapping[str, Any], index: NDArray[np.int64]) -> dict[str, Any]:
+def _take_rows(values: Mapping[str, Any], index: NDArray[np.int64]) -> dict[str, Any]:
     return {name: columns.take_rows(value, index) for name, value in values.items()}
 
 
-def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _concat_columns(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: columns.join([part[name] for part in parts]) for name in parts[0]}
 
 
-def _taken_labels(labels: Any, index: NDArray[np.int64]) -> Any:
+def _take_labels(labels: Any, index: NDArray[np.int64]) -> Any:
     if labels is None:  # as for k-means
         return None
     if isinstance(labels, Mapping):
-        return _taken(labels, index)
+        return _take_rows(labels, index)
     return columns.take_rows(labels, index)
 
 
-def _joined_labels(parts: Sequence[Any]) -> Any:
+def _concat_labels(parts: Sequence[Any]) -> Any:
     if parts[0] is None:
         return None
-    return _joined(parts) if isinstance(parts[0], Mapping) else columns.join(parts)
+    return (
+        _concat_columns(parts) if isinstance(parts[0], Mapping) else columns.join(parts)
+    )
 
 
 def _batches(

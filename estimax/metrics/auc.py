@@ -4,7 +4,7 @@
     auc(labels, scores, curve="PR")
     group_auc(labels, scores, user_ids, num_groups=1000)
 
-`auc` is that of Keras (`tf.keras.metrics.AUC`), which the heads report: approximated at
+`auc` is `tf.keras.metrics.AUC`, which the heads report: approximated at
 200 thresholds and not computed from sorted scores, so that the state has a fixed size
 and merges by adding. `metrics.v1.auc` has the smoothing of `tf.compat.v1.metrics.auc`.
 
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.metrics.inputs import Data, check_given, guarded, label_pair
+from estimax.metrics.inputs import Data, check_given, guard_weights, label_pair
 from estimax.metrics.metric import (
     Accumulators,
     MetricError,
@@ -178,7 +178,7 @@ def group_auc(
     truth, scores, ids, weighted = _flatten_groups(labels, predictions, groups, weights)
     inside = (ids >= 0) & (ids < num_groups)
     problem = f"groups must be ids from 0 to {num_groups - 1}"
-    weighted = guarded(weighted, inside, problem)
+    weighted = guard_weights(weighted, inside, problem)
     bins = num_buckets + 1
     # One bin for each pair of group and bucket, numbered group by group.
     own = jnp.where(inside, ids, 0) * bins + count_passed_even(scores, bins)

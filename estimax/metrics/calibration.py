@@ -144,7 +144,7 @@ def lift_at_k(
     k: float = 0.1,
     num_buckets: int = 1000,
 ) -> Sums:
-    """Return the positive rate among the highest scores relative to that of all.
+    """Return the positive rate among the highest scores relative to the rate of all.
 
     It is `gain_at_k` divided by k: 1 means that the scores do not help.
 

@@ -32,7 +32,7 @@ from estimax.metrics.thresholds import (
 Thresholds = float | Sequence[float] | None
 
 # top_k replaces the scores outside the k highest by this value, which is also its
-# default threshold; the value is that of Keras.
+# default threshold; Keras has the same value.
 _LOWEST = -1e10
 
 
@@ -76,11 +76,8 @@ def precision(
       >>> float(metric.compute())
       0.5
     """
-    if top_k is not None or class_id is not None:
-        labels, predictions = _select_scores(labels, predictions, top_k, class_id)
-    default = 0.5 if top_k is None else _LOWEST
     return _count_at_thresholds(
-        labels, predictions, weights, thresholds, default, precision_ratio
+        labels, predictions, weights, thresholds, precision_ratio, top_k, class_id
     )
 
 
@@ -123,11 +120,8 @@ def recall(
       >>> float(recall([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], thresholds=0.75).compute())
       0.5
     """
-    if top_k is not None or class_id is not None:
-        labels, predictions = _select_scores(labels, predictions, top_k, class_id)
-    default = 0.5 if top_k is None else _LOWEST
     return _count_at_thresholds(
-        labels, predictions, weights, thresholds, default, recall_ratio
+        labels, predictions, weights, thresholds, recall_ratio, top_k, class_id
     )
 
 
@@ -165,7 +159,7 @@ def true_positives(
       1.0
     """
     return _count_at_thresholds(
-        labels, predictions, weights, thresholds, 0.5, true_positive_count
+        labels, predictions, weights, thresholds, true_positive_count
     )
 
 
@@ -203,7 +197,7 @@ def false_positives(
       1.0
     """
     return _count_at_thresholds(
-        labels, predictions, weights, thresholds, 0.5, false_positive_count
+        labels, predictions, weights, thresholds, false_positive_count
     )
 
 
@@ -241,7 +235,7 @@ def true_negatives(
       0.0
     """
     return _count_at_thresholds(
-        labels, predictions, weights, thresholds, 0.5, true_negative_count
+        labels, predictions, weights, thresholds, true_negative_count
     )
 
 
@@ -279,7 +273,7 @@ def false_negatives(
       1.0
     """
     return _count_at_thresholds(
-        labels, predictions, weights, thresholds, 0.5, false_negative_count
+        labels, predictions, weights, thresholds, false_negative_count
     )
 
 
@@ -288,10 +282,14 @@ def _count_at_thresholds(
     predictions: Data | None,
     weights: Data | None,
     thresholds: Thresholds,
-    default: float,
     result: Result,
+    top_k: int | None = None,
+    class_id: int | None = None,
 ) -> Sums:
     """Return a metric of the counts at the thresholds, in the user's order."""
+    if top_k is not None or class_id is not None:
+        labels, predictions = _select_scores(labels, predictions, top_k, class_id)
+    default = 0.5 if top_k is None else _LOWEST
     asked = sort_thresholds(default if thresholds is None else thresholds)
     if thresholds is not None:
         check_unit_interval("thresholds", asked.ascending)

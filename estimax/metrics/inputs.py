@@ -50,7 +50,7 @@ def check_given(*, weights: Data | None = None, **data: Data | None) -> None:
         )
 
 
-def required(name: str, value: _Option | None) -> _Option:
+def require(name: str, value: _Option | None) -> _Option:
     """Return an option that must be given; raise `MetricError` if it is None.
 
     It has a default only because TensorFlow's order puts it behind the data, which is
@@ -118,10 +118,10 @@ def times_weights(weights: jax.Array, values: jax.Array) -> jax.Array:
     return jnp.where(weights == 0, 0.0, weights * values.astype(jnp.float32))
 
 
-def guarded(weights: jax.Array, valid: jax.Array, problem: str) -> jax.Array:
+def guard_weights(weights: jax.Array, valid: jax.Array, problem: str) -> jax.Array:
     """Return the weights; raise if an example with a weight is not valid (in jit: NaN).
 
-    >>> guarded(jnp.array([1.0, 0.0]), jnp.array([True, False]), "ids out of range")
+    >>> guard_weights(jnp.array([1.0, 0.0]), jnp.array([True, False]), "wrong ids")
     Array([1., 0.], dtype=float32)
     """
     wrong = ~valid & (weights != 0)

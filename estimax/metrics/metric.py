@@ -131,7 +131,7 @@ class Sums:
 
     def __repr__(self) -> str:
         """Show the result function, the accumulators and the options."""
-        name = display.shown(self.result).lstrip("_")
+        name = display.format_value(self.result).lstrip("_")
         sums = [f"{key}={_format_array(value)}" for key, value in self.sums.items()]
         options = [f"{key}={value!r}" for key, value in self.options]
         return f"Sums({', '.join([name, *sums, *options])})"
@@ -213,7 +213,9 @@ def _is_hashable(value: object) -> bool:
 
 def _kind(metric: Sums) -> str:
     """Return what must be equal for two metrics to merge, as text."""
-    name = getattr(metric.result, "__qualname__", None) or display.shown(metric.result)
+    name = getattr(metric.result, "__qualname__", None) or display.format_value(
+        metric.result
+    )
     options = ", ".join(f"{key}={value!r}" for key, value in metric.options)
     shapes = {key: tuple(value.shape) for key, value in metric.sums.items()}
     return f"{name}({options}) over {dict(sorted(shapes.items()))}"

@@ -15,7 +15,7 @@ from estimax.metrics.inputs import (
     Data,
     broadcast_weights,
     check_given,
-    guarded,
+    guard_weights,
     label_pair,
 )
 from estimax.metrics.mean import mean
@@ -231,7 +231,7 @@ def class_table(
         jnp.maximum(truth, guess) < num_classes
     )
     problem = f"labels and predictions must be class ids below {num_classes}"
-    weighted = guarded(weighted, inside, problem)
+    weighted = guard_weights(weighted, inside, problem)
     cell = jnp.where(inside, truth * num_classes + guess, 0)
     flat = jax.ops.segment_sum(weighted.ravel(), cell.ravel(), num_classes**2)
     return flat.reshape(num_classes, num_classes)

@@ -25,8 +25,8 @@ def ndcg_at_k(
     """Return the normalized discounted cumulative gain of the k best items.
 
     Use it if relevance is graded. The item at rank r gains (2^relevance - 1) / log2(r +
-    1); the sum is divided by that of the best possible order. Lists without a relevant
-    item do not count.
+    1); the sum is divided by the sum in the best possible order. Lists without a
+    relevant item do not count.
 
     Args:
       labels: Relevance of items, [B, L] for B lists of L items: 0 or greater. Negative

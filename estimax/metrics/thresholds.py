@@ -7,12 +7,12 @@ The state is a histogram, not the four vectors of counts: bin j of `counts[label
 the weight of the examples whose score passes exactly j of the T ascending thresholds.
 One scatter per batch replaces a [T, B] comparison, and cumulative sums over the bins
 give all four counts. Every metric of this package that depends on thresholds, including
-those of `metrics.v1`, uses this state.
+the metrics of `metrics.v1`, uses this state.
 
 A label is positive if it is not 0; a score passes a threshold if it is greater.
 
 The public metrics here give the best value of one rate while another is at least a
-given value. Their semantics are those of Keras: the maximum over the thresholds that
+given value. They are defined as in Keras: the maximum over the thresholds that
 satisfy the constraint, 0 if none does. `metrics.v1` has TF 1's nearest threshold
 instead, which differs on small data.
 """
@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from estimax.metrics.inputs import Data, broadcast_weights, guarded, label_pair
+from estimax.metrics.inputs import Data, broadcast_weights, guard_weights, label_pair
 from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums, safe_div
 
 # The margin that Keras and TF put around [0, 1], so that 0 passes the first threshold.
@@ -45,7 +45,11 @@ def score_pair(
     """Return labels, scores and weights of one shape; raise if a score is NaN."""
     truth, scores = label_pair(labels, predictions, weights, no_data=no_data)
     weighted = broadcast_weights(weights, scores.shape)
-    return truth, scores, guarded(weighted, ~jnp.isnan(scores), "a prediction is NaN")
+    return (
+        truth,
+        scores,
+        guard_weights(weighted, ~jnp.isnan(scores), "a prediction is NaN"),
+    )
 
 
 def unit_scores(
@@ -54,7 +58,7 @@ def unit_scores(
     """Return labels, scores and weights, flat; raise if a score is not in [0, 1]."""
     truth, scores, weighted = score_pair(labels, predictions, weights)
     inside = (scores >= 0) & (scores <= 1)
-    weighted = guarded(weighted, inside, "predictions must be within [0, 1]")
+    weighted = guard_weights(weighted, inside, "predictions must be within [0, 1]")
     return truth.ravel(), scores.ravel(), weighted.ravel()
 
 
@@ -94,8 +98,9 @@ def count(
 
 def count_passed_even(predictions: jax.Array, thresholds: int) -> jax.Array:
     """Return how many of 0, 1/(T-1), ..., 1 each score passes, by arithmetic."""
-    # The float32 product is that of Keras: it may round a score that equals a threshold
-    # bit for bit into the next bin, and evaluation must report what Keras reports.
+    # Keras computes the same float32 product: it may round a score that equals a
+    # threshold bit for bit into the next bin, and evaluation must report what Keras
+    # reports.
     clipped = jnp.clip(predictions, 0.0, 1.0).astype(jnp.float32)
     passed = jnp.ceil(clipped * jnp.float32(thresholds - 1))
     return jnp.nan_to_num(passed).astype(jnp.int32)
@@ -264,7 +269,9 @@ def sensitivity_at_specificity(
     """
     check_unit_interval("specificity", [specificity])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)
-    return from_sums(sums, _best_sensitivity, least=specificity)
+    return from_sums(
+        sums, _best_rate, of="sensitivity", at="specificity", least=specificity
+    )
 
 
 def specificity_at_sensitivity(
@@ -310,7 +317,9 @@ def specificity_at_sensitivity(
     """
     check_unit_interval("sensitivity", [sensitivity])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)
-    return from_sums(sums, _best_specificity, least=sensitivity)
+    return from_sums(
+        sums, _best_rate, of="specificity", at="sensitivity", least=sensitivity
+    )
 
 
 def precision_at_recall(
@@ -354,7 +363,7 @@ def precision_at_recall(
     """
     check_unit_interval("recall", [recall])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)
-    return from_sums(sums, _best_precision, least=recall)
+    return from_sums(sums, _best_rate, of="precision", at="recall", least=recall)
 
 
 def recall_at_precision(
@@ -398,7 +407,7 @@ def recall_at_precision(
     """
     check_unit_interval("precision", [precision])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)
-    return from_sums(sums, _best_recall, least=precision)
+    return from_sums(sums, _best_rate, of="recall", at="precision", least=precision)
 
 
 def _counts(
@@ -423,35 +432,13 @@ def _counts(
     return counts_on_grid(batch, num_thresholds)
 
 
-def _best(wanted: jax.Array, held: jax.Array, least: float) -> jax.Array:
-    """Return the highest `wanted` where `held` is at least `least`, else 0."""
-    return jnp.max(jnp.where(held >= jnp.float32(least), wanted, 0.0))
-
-
-def _rates(sums: Accumulators) -> dict[str, jax.Array]:
+def _best_rate(sums: Accumulators, *, of: str, at: str, least: float) -> jax.Array:
+    """Return the highest rate `of` where the rate `at` is at least `least`, else 0."""
     tp, fp, tn, fn = confusion(sums)
-    return {
+    rates = {
         "sensitivity": safe_div(tp, tp + fn),
+        "recall": safe_div(tp, tp + fn),
         "specificity": safe_div(tn, tn + fp),
         "precision": safe_div(tp, tp + fp),
     }
-
-
-def _best_sensitivity(sums: Accumulators, *, least: float) -> jax.Array:
-    rates = _rates(sums)
-    return _best(rates["sensitivity"], rates["specificity"], least)
-
-
-def _best_specificity(sums: Accumulators, *, least: float) -> jax.Array:
-    rates = _rates(sums)
-    return _best(rates["specificity"], rates["sensitivity"], least)
-
-
-def _best_precision(sums: Accumulators, *, least: float) -> jax.Array:
-    rates = _rates(sums)
-    return _best(rates["precision"], rates["sensitivity"], least)
-
-
-def _best_recall(sums: Accumulators, *, least: float) -> jax.Array:
-    rates = _rates(sums)
-    return _best(rates["sensitivity"], rates["precision"], least)
+    return jnp.max(jnp.where(rates[at] >= jnp.float32(least), rates[of], 0.0))

@@ -22,7 +22,7 @@ from typing import TypedDict, Unpack, get_args
 import jax
 import jax.numpy as jnp
 
-from estimax.core.display import shown
+from estimax.core.display import format_value
 from estimax.core.errors import did_you_mean
 from estimax.optimizers import rules
 from estimax.optimizers.clipping import Clip
@@ -54,8 +54,8 @@ def SGD(  # noqa: N802 (the optimizers keep their TensorFlow names)
     """Stochastic gradient descent, with momentum if given.
 
     Use it as the simplest baseline, or with momentum for dense networks. The velocity
-    is that of Keras, which sums past changes; `Momentum` is that of TensorFlow 1, which
-    sums past gradients. They differ when the learning rate changes.
+    sums past changes, as in Keras. The velocity of `Momentum` sums past gradients, as
+    in TensorFlow 1. They differ when the learning rate changes.
 
     Args:
       learning_rate: A number, or a schedule such as `exponential_decay`.
@@ -172,7 +172,7 @@ def Adam(  # noqa: N802
     generation: Generation = "legacy",
     **options: Unpack[OptimizerOptions],
 ) -> Optimizer:
-    """Adam: a running mean of gradients divided by the root of that of their squares.
+    """Adam: the running mean of gradients over the root of the mean of their squares.
 
     A good default for dense networks. It changes every row of a table in every step,
     so the cost of a step grows with the vocabulary; use `LazyAdam` for large tables.
@@ -558,7 +558,7 @@ def Nadam(  # noqa: N802
       An `Optimizer`.
 
     Example:
-      >>> Nadam(0.001).rule.untouched
+      >>> Nadam(0.001).rule.rows_without_gradient
       'decay_slots'
     """
     rule = rules.NadamRule(beta_1, beta_2, _epsilon(epsilon, "legacy"))
@@ -610,7 +610,7 @@ def _check_rate(name: str, rate: Rate) -> None:
     if isinstance(rate, bool) or not hasattr(rate, "__float__"):
         raise TypeError(
             f"{name}: learning_rate must be a number or a function of the step "
-            f"(see optimizers.exponential_decay), got {shown(rate)}."
+            f"(see optimizers.exponential_decay), got {format_value(rate)}."
         )
 
 
@@ -625,11 +625,11 @@ def _decay_by_step(rate: Rate, decay: float) -> Rate:
             "it there by 1 + decay * ex.get_global_step()."
         )
 
-    def decayed(step: jax.Array) -> jax.Array:
+    def rate_at(step: jax.Array) -> jax.Array:
         now = rate(step) if callable(rate) else rate
         return now / (1 + decay * jnp.asarray(step, jnp.float32))
 
-    return NamedSchedule(f"{rate} / (1 + {decay} * step)", decayed)
+    return NamedSchedule(f"{rate} / (1 + {decay} * step)", rate_at)
 
 
 def _epsilon(

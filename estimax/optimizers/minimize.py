@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import optax
 
 from estimax import staging
-from estimax.core.display import shown
+from estimax.core.display import format_value
 from estimax.core.errors import SpecError, did_you_mean
 from estimax.optimizers import constructors
 from estimax.optimizers.clipping import Clip, Tree
@@ -43,7 +43,7 @@ class Group:
         name. None matches every variable.
       optimizer: What updates the variables.
       clip: A `Clip`, or a function of the dict of all gradients of the group, that is
-        called before the clipping of the optimizer. None: only that of the optimizer.
+        called before the clipping of the optimizer. None: only the optimizer clips.
 
     Example:
       >>> made = minimize("SGD", var_list="dnn/").groups[0]
@@ -154,8 +154,8 @@ def minimize(
     Args:
       optimizer: An estimax optimizer, an optax transformation, a name such as
         `"Adagrad"`, or a function without arguments that returns one of these.
-      loss: Optional, as in TensorFlow. The gradient is always that of the spec's loss;
-        if given, this must be the same array.
+      loss: Optional, as in TensorFlow. The spec's loss is always the one that is
+        differentiated; if given, this must be the same array.
       var_list: What is trained: a regular expression, matched at the start of variable
         names; an array that `ex.get_variable` returned in this call of the `model_fn`;
         a list of these; or a dict of `ex.variables_by_name`. None: all variables.
@@ -300,7 +300,7 @@ def by_name(
     Args:
       name: The name of a constructor, in upper or lower case, e.g. `"adagrad"`.
       learning_rate: A number or a schedule. None: the default of the constructor, which
-        is that of Keras' legacy optimizer.
+        Keras' legacy optimizer has as well.
       **options: The other arguments of the constructor.
 
     Returns:
@@ -363,10 +363,10 @@ def as_optimizer(value: object) -> Optimizer:
         wrapped = optax.with_extra_args_support(made)
         return Optimizer("optax", None, None, transformation=wrapped)
     raise TypeError(
-        f"expected an optimizer, got {type(made).__name__}: {shown(made)}. Accepted "
-        "are an estimax optimizer (optimizers.Adagrad(0.05)), an optax transformation, "
-        f"a name ({', '.join(_NAMES)}), or a function without arguments that returns "
-        "one."
+        f"expected an optimizer, got {type(made).__name__}: {format_value(made)}. "
+        "Accepted are an estimax optimizer (optimizers.Adagrad(0.05)), an optax "
+        f"transformation, a name ({', '.join(_NAMES)}), or a function without "
+        "arguments that returns one."
     )
 
 
@@ -393,9 +393,10 @@ def _name_of(variable: Any) -> str:
     found = None if trace is None else trace.variable_name(variable)
     if found is None:
         raise SpecError(
-            f"minimize: var_list holds {shown(variable)}, which is not a variable of "
-            "this model. Give arrays that ex.get_variable returned in this call of the "
-            'model_fn, or name variables by regular expressions: var_list="dnn/".'
+            f"minimize: var_list holds {format_value(variable)}, which is not a "
+            "variable of this model. Give arrays that ex.get_variable returned in this "
+            "call of the model_fn, or name variables by regular expressions: "
+            'var_list="dnn/".'
         )
     name, trainable = found
     if not trainable:

@@ -89,13 +89,13 @@ class Optimizer:
             shown |= _arguments(self.rule)
         if self.clip is not None:
             shown["clip"] = self.clip
-        given = ", ".join(f"{n}={display.shown(v)}" for n, v in shown.items())
+        given = ", ".join(f"{n}={display.format_value(v)}" for n, v in shown.items())
         return f"{self.name}({given})"
 
     @property
     def has_rows(self) -> bool:
         """Whether updating only the touched rows of a table is exact."""
-        return self.rule is not None and self.rule.untouched == "keep"
+        return self.rule is not None and self.rule.rows_without_gradient == "keep"
 
     @property
     def unclipped(self) -> Optimizer:

@@ -142,9 +142,9 @@ def update_touched(
     new, new_slots = update_array(rule, grads, table, slots, rate, step)
     # The rule has updated every row. Restore the rows that it should leave alone.
     named = touched.reshape(-1, *[1] * (table.ndim - 1))
-    if rule.untouched != "decay":
+    if rule.rows_without_gradient != "decay":
         new = jnp.where(named, new, table)
-    if rule.untouched == "keep":
+    if rule.rows_without_gradient == "keep":
         new_slots = {n: jnp.where(named, new_slots[n], slots[n]) for n in slots}
     return new, new_slots
 

@@ -31,14 +31,14 @@ import numpy as np
 
 Generation = Literal["v1", "legacy", "keras"]
 Slots = dict[str, jax.Array]
-Untouched = Literal["keep", "decay", "decay_slots"]
+RowsWithoutGradient = Literal["keep", "decay", "decay_slots"]
 
 
 class Rule:
     """The base of all update rules: one elementwise update and its slots.
 
     Subclass it to write an optimizer of your own: override `update`, `slots` if the
-    rule has any, and `untouched` if rows without a gradient change. Then build
+    rule has any, and `rows_without_gradient` if such rows of a table change. Then build
     `Optimizer("MyRule", MyRule(), learning_rate)`.
 
     Example:
@@ -50,8 +50,16 @@ class Rule:
       [0.5, -0.5]
     """
 
+    def __init_subclass__(cls) -> None:
+        # The property had this name before. Without the error, a rule that still has it
+        # would leave rows without a gradient alone, and train other numbers.
+        if "untouched" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__}.untouched: rename it to `rows_without_gradient`."
+            )
+
     @property
-    def untouched(self) -> Untouched:
+    def rows_without_gradient(self) -> RowsWithoutGradient:
         """What a step does to rows of a table without a gradient.
 
         "keep": nothing, so only touched rows are read and written. "decay": variable
@@ -117,7 +125,7 @@ class MomentumRule(Rule):
             raise ValueError(f"momentum must be between 0 and 1, got {self.momentum}.")
 
     @property
-    def untouched(self) -> Untouched:
+    def rows_without_gradient(self) -> RowsWithoutGradient:
         return "decay" if self.generation == "keras" else "keep"
 
     def slots(self, w: jax.Array) -> Slots:
@@ -207,7 +215,7 @@ class FtrlRule(Rule):
         )
 
     @property
-    def untouched(self) -> Untouched:
+    def rows_without_gradient(self) -> RowsWithoutGradient:
         return "decay" if self.generation == "keras" else "keep"
 
     def slots(self, w: jax.Array) -> Slots:
@@ -295,7 +303,7 @@ class RMSPropRule(Rule):
     generation: Generation = "legacy"
 
     @property
-    def untouched(self) -> Untouched:
+    def rows_without_gradient(self) -> RowsWithoutGradient:
         # As TensorFlow's sparse updates do: "legacy" touches single rows with momentum
         # only; without it, the mean of squares of every row decays.
         if self.generation == "v1":
@@ -364,7 +372,7 @@ class AdamRule(Rule):
     generation: Generation = "legacy"
 
     @property
-    def untouched(self) -> Untouched:
+    def rows_without_gradient(self) -> RowsWithoutGradient:
         return "keep" if self.lazy else "decay"
 
     def slots(self, w: jax.Array) -> Slots:
@@ -383,7 +391,11 @@ class AdamRule(Rule):
             w = w - lr * self.weight_decay * w
         # Both bias corrections are folded into the learning rate, as in TensorFlow.
         # Correcting v itself instead would give epsilon another meaning.
-        rate = lr * jnp.sqrt(_seen(self.beta_2, step)) / _seen(self.beta_1, step)
+        rate = (
+            lr
+            * jnp.sqrt(_bias_correction(self.beta_2, step))
+            / _bias_correction(self.beta_1, step)
+        )
         return w - rate * m / (jnp.sqrt(v) + self.epsilon), new
 
 
@@ -404,7 +416,7 @@ class AdamaxRule(Rule):
         m = _mean(slots["m"], g, self.beta_1)
         v = jnp.maximum(self.beta_2 * slots["v"], jnp.abs(g))
         # A maximum has no bias towards 0, so only m is corrected.
-        rate = lr / _seen(self.beta_1, step)
+        rate = lr / _bias_correction(self.beta_1, step)
         return w - rate * m / (v + self.epsilon), {"m": m, "v": v}
 
 
@@ -417,7 +429,7 @@ class NadamRule(Rule):
     epsilon: float = 1e-7
 
     @property
-    def untouched(self) -> Untouched:
+    def rows_without_gradient(self) -> RowsWithoutGradient:
         return "decay_slots"
 
     def slots(self, w: jax.Array) -> Slots:
@@ -431,7 +443,7 @@ class NadamRule(Rule):
         k = jnp.asarray(step, jnp.float32) + 1
         now, ahead, product = self._mu(k), self._mu(k + 1), self._product(step)
         direction = (1 - now) * g / (1 - product) + ahead * m / (1 - product * ahead)
-        root = jnp.sqrt(v / _seen(self.beta_2, step)) + self.epsilon
+        root = jnp.sqrt(v / _bias_correction(self.beta_2, step)) + self.epsilon
         return w - lr * direction / root, {"m": m, "v": v}
 
     def _mu(self, k: jax.Array) -> jax.Array:
@@ -460,13 +472,13 @@ def _mean(
     """Return decay * mean + (1 - decay) * value.
 
     "v1" and "legacy" compute 1 - decay in float32, where 1 - 0.999 loses three digits.
-    The bias correction in `_seen` loses the same digits, so the two errors cancel.
+    `_bias_correction` loses the same digits, so the two errors cancel.
     """
     rest = 1 - decay if generation == "keras" else float(1 - np.float32(decay))
     return decay * mean + rest * value
 
 
-def _seen(decay: float, step: jax.Array) -> jax.Array:
+def _bias_correction(decay: float, step: jax.Array) -> jax.Array:
     """Return 1 - decay ** (step + 1): the total weight of the values in a mean from 0.
 
     Dividing the mean by it removes the bias towards 0.

@@ -91,8 +91,8 @@ def exponential_decay(
       >>> float(rate(9)), float(rate(19))
       (0.5, 0.25)
     """
-    passed = _make_passed(decay_steps, staircase)
-    return lambda step: learning_rate * _f32(decay_rate) ** passed(step)
+    fraction_at = _make_fraction(decay_steps, staircase)
+    return lambda step: learning_rate * _f32(decay_rate) ** fraction_at(step)
 
 
 @_with_repr
@@ -118,8 +118,8 @@ def natural_exp_decay(
       >>> round(float(rate(10)), 4)
       0.6065
     """
-    passed = _make_passed(decay_steps, staircase)
-    return lambda step: learning_rate * jnp.exp(-decay_rate * passed(step))
+    fraction_at = _make_fraction(decay_steps, staircase)
+    return lambda step: learning_rate * jnp.exp(-decay_rate * fraction_at(step))
 
 
 @_with_repr
@@ -145,8 +145,8 @@ def inverse_time_decay(
       >>> float(rate(0)), float(rate(10))
       (1.0, 0.5)
     """
-    passed = _make_passed(decay_steps, staircase)
-    return lambda step: learning_rate / (1 + decay_rate * passed(step))
+    fraction_at = _make_fraction(decay_steps, staircase)
+    return lambda step: learning_rate / (1 + decay_rate * fraction_at(step))
 
 
 @_with_repr
@@ -519,15 +519,15 @@ def _linear_cosine(
     return rate
 
 
-def _make_passed(decay_steps: float, staircase: bool) -> Schedule:
+def _make_fraction(decay_steps: float, staircase: bool) -> Schedule:
     """Return a function from the step to step / decay_steps, whole if `staircase`."""
     check_positive(decay_steps=decay_steps)
 
-    def passed(step: Any) -> jax.Array:
+    def fraction_at(step: Any) -> jax.Array:
         fraction = _f32(step) / decay_steps
         return jnp.floor(fraction) if staircase else fraction
 
-    return passed
+    return fraction_at
 
 
 def _f32(value: Any) -> jax.Array:  # Any: a number, a step, or a list of numbers

@@ -61,10 +61,10 @@ class Member:
             return self.address
         return given
 
-    def called(self, process: int) -> str:
+    def label(self, process: int) -> str:
         """Return the role and number of a process, such as "worker 0 (process 1 of 2)".
 
-        >>> Member("a:1", 0, 2, lambda number: "worker 0").called(1)
+        >>> Member("a:1", 0, 2, lambda number: "worker 0").label(1)
         'worker 0 (process 1 of 2)'
         """
         return f"{self.name_of(process)} (process {process} of {self.count})"
@@ -140,7 +140,7 @@ def _listening(me: Member) -> socket.socket:
             server = socket.create_server((host, int(port)))
     except OSError as error:
         raise ClusterError(
-            f"{me.called(0)} cannot listen at {me.address}: {error}. Does another "
+            f"{me.label(0)} cannot listen at {me.address}: {error}. Does another "
             "process listen there, such as a second one that was started as the chief, "
             "or the chief of a job that has not ended?"
         ) from error
@@ -164,17 +164,17 @@ def _welcome(
         connection.close()
         raise ClusterError(problem)
     here[process] = connection
-    _log.info("%s is here", me.called(process))
+    _log.info("%s is here", me.label(process))
 
 
 def _misfit(process: int, count: int, me: Member) -> str:
     if count != me.count:
         return (
-            f"{me.called(0)} and process {process} count the processes of the cluster "
+            f"{me.label(0)} and process {process} count the processes of the cluster "
             f"differently: {me.count} and {count}. Give all of them the same cluster."
         )
     return (
-        f"two processes say that they are {me.called(process)}. Give every process of "
+        f"two processes say that they are {me.label(process)}. Give every process of "
         "the cluster its own task."
     )
 
@@ -195,21 +195,21 @@ def _forget_ended(here: dict[int, socket.socket], me: Member) -> None:
         if has_ended:
             connection.close()
             del here[process]
-            _log.warning("%s has ended again", me.called(process))
+            _log.warning("%s has ended again", me.label(process))
 
 
 def _absence(me: Member, here: dict[int, socket.socket], limit_secs: float) -> str:
-    missing = ", ".join(me.called(n) for n in range(1, me.count) if n not in here)
+    missing = ", ".join(me.label(n) for n in range(1, me.count) if n not in here)
     return (
-        f"{missing} did not connect with {me.called(0)} at {me.address} within "
+        f"{missing} did not connect with {me.label(0)} at {me.address} within "
         f"{limit_secs:g} seconds (session_creation_timeout_secs). Was every process "
         "started, and can it reach this address?"
     )
 
 
 def _waiting(me: Member, here: dict[int, socket.socket]) -> str:
-    missing = ", ".join(me.called(n) for n in range(1, me.count) if n not in here)
-    return f"{me.called(me.process)}: still waiting for {missing} at {me.address}"
+    missing = ", ".join(me.label(n) for n in range(1, me.count) if n not in here)
+    return f"{me.label(me.process)}: still waiting for {missing} at {me.address}"
 
 
 @contextmanager
@@ -223,7 +223,7 @@ def _attend(me: Member, deadline: float, limit_secs: float) -> Iterator[None]:
             answer = _receive(connection, deadline - time.monotonic() + _HELLO_SECS)
         except TimeoutError as error:
             raise ClusterError(
-                f"{me.called(0)} at {me.address} did not tell {me.called(me.process)} "
+                f"{me.label(0)} at {me.address} did not tell {me.label(me.process)} "
                 f"within {limit_secs:g} seconds (session_creation_timeout_secs) that "
                 "all processes are connected. It may wait longer for the others: give "
                 "all processes the same limit, and see its own output for who is "
@@ -231,7 +231,7 @@ def _attend(me: Member, deadline: float, limit_secs: float) -> Iterator[None]:
             ) from error
         if not isinstance(answer, dict):
             raise ClusterError(
-                f"{me.called(0)} ended before all processes were connected, or trains "
+                f"{me.label(0)} ended before all processes were connected, or trains "
                 "with others already. Its own output says which. Start all processes "
                 "again."
             )
@@ -254,7 +254,7 @@ def _reach(me: Member, deadline: float, limit_secs: float) -> socket.socket:
         except OSError as error:
             if time.monotonic() > deadline:
                 raise ClusterError(
-                    f"the {me.called(0)} did not answer {me.called(me.process)} at "
+                    f"the {me.label(0)} did not answer {me.label(me.process)} at "
                     f"{me.address} within {limit_secs:g} seconds "
                     f"(session_creation_timeout_secs): {error}. Was it started, and "
                     "is this its address?"
@@ -262,8 +262,8 @@ def _reach(me: Member, deadline: float, limit_secs: float) -> socket.socket:
         if time.monotonic() > remind:
             _log.info(
                 "%s: still waiting for %s at %s",
-                me.called(me.process),
-                me.called(0),
+                me.label(me.process),
+                me.label(0),
                 me.address,
             )
             remind += _REMIND_SECS

@@ -373,11 +373,6 @@ def _exit_by_signal(number: int, frame: object) -> None:
 _connected: Processes | None = None  # as `jax.distributed`, once in a process
 
 
-def connected() -> Processes | None:
-    """Return the processes of the cluster; None before `connect`, or without one."""
-    return _connected
-
-
 def connect(
     cluster: Cluster,
     *,

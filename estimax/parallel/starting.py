@@ -47,7 +47,7 @@ def join(
         raise
     except RuntimeError as error:
         raise ClusterError(
-            f"{me.called(me.process)} met the other processes, but JAX could not "
+            f"{me.label(me.process)} met the other processes, but JAX could not "
             f"connect them: {error} Is there a firewall or a proxy between them? "
             f"Process 0 must be reachable at {me.address}."
         ) from error

@@ -53,8 +53,8 @@ class ClusterBatches:
       prepare: Prepares one element. It calls its second argument, an `Agree`, and
         pads ids to the widths that this returns.
       misfit: Returns why an element cannot be divided over the devices, or "".
-      checksum: Returns a checksum of an element, which must be that of all processes;
-        None compares nothing.
+      checksum: Returns a checksum of an element, which must be equal in all
+        processes; None compares nothing.
       limit: The most batches to give; None gives all.
     """
 
@@ -217,7 +217,7 @@ class _EndedError(Exception):
 def checksum_of_rows(batch: RawBatch, crc: int = 0) -> int:
     """Return a CRC of the names, types, shapes and bytes of all values of a batch.
 
-    `crc` is that of the batches before it.
+    `crc` is the CRC of the batches before it.
 
     >>> from estimax.staging.trace import Origin
     >>> x = Origin("features", "x")

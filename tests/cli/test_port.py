@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("libcst")
-from estimax.cli.port import ported_text
+from estimax.cli.port import port_text
 from estimax.core.migration import counterpart
 
 PORTS = Path(__file__).parents[2] / "examples" / "ports"
@@ -34,7 +34,7 @@ model.export_savedmodel("out")
 
 
 def test_known_names_are_rewritten_and_the_layout_stays():
-    text = ported_text(PROGRAM).text
+    text = port_text(PROGRAM).text
     assert "fc = ex.feature_columns\n" in text
     assert "return ex.EstimatorSpec(mode, loss=loss, train_op=train_op)" in text
     assert "mode):  # as ever" in text
@@ -44,7 +44,7 @@ def test_known_names_are_rewritten_and_the_layout_stays():
 
 
 def test_the_rest_is_listed_by_line_of_the_new_text():
-    ported = ported_text(PROGRAM)
+    ported = port_text(PROGRAM)
     lines = ported.text.splitlines()
     left = {found.name: found for found in ported.remaining}
     assert left.keys() == {"tf.layers.dense", ".minimize"}
@@ -55,7 +55,7 @@ def test_the_rest_is_listed_by_line_of_the_new_text():
 
 def test_tensorflow_is_gone_if_nothing_needs_it():
     text = "# A.\nimport tensorflow.compat.v1 as tf\nx = tf.estimator.ModeKeys.TRAIN\n"
-    ported = ported_text(text)
+    ported = port_text(text)
     assert ported.text == "# A.\nimport estimax as ex\nx = ex.ModeKeys.TRAIN\n"
 
 
@@ -105,7 +105,7 @@ def test_a_name_without_counterpart_has_advice(name, words):
 
 
 def _left(text):
-    return [found.name for found in sorted(ported_text(text).remaining)]
+    return [found.name for found in sorted(port_text(text).remaining)]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def _left(text):
     ids=["try", "in a function", "member", "two in a line", "module", "assigned"],
 )
 def test_a_program_with_nothing_left_runs(text, capsys):
-    ported = ported_text(text)
+    ported = port_text(text)
     assert ported.remaining == []
     assert ported.replaced >= 1
     assert "tensorflow" not in ported.text
@@ -175,7 +175,7 @@ def test_a_classical_program_runs_as_it_is_written(tmp_path, monkeypatch):
         for age, sex in [(20.0, "f"), (30.0, "m"), (40.0, "f"), (50.0, "m")]:
             row = {"age": age, "sex": sex, "y": int(sex == "m")}
             writer.write(ex.input.Example.of(row).serialize())
-    ported = ported_text(CLASSICAL)
+    ported = port_text(CLASSICAL)
     assert ported.remaining == []
     assert "tensorflow" not in ported.text
     names = {}
@@ -241,7 +241,7 @@ def test_left_names_say_what_to_write():
         "import tensorflow as tf\na, b = tf.split(x, [2, 3], 1)\n"
         "c = tf.matmul(a, b, transpose_b=True)\nd = tf.equal(labels, 1)\n"
     )
-    split, matmul, equal = sorted(ported_text(text).remaining)
+    split, matmul, equal = sorted(port_text(text).remaining)
     assert "np.cumsum(sizes)[:-1]" in split.advice
     assert "jnp.swapaxes(b, -1, -2) for transpose_b=True" in matmul.advice
     assert equal.advice.startswith("write x == y")
@@ -255,7 +255,7 @@ def test_modules_beside_the_program_that_use_tensorflow_are_left(tmp_path):
     (package / "plain.py").write_text("import os\n")
     program = package / "train.py"
     text = "from . import net, plain\nfrom package.net import f\nimport plain\n"
-    left = sorted(ported_text(text, "train.py", program).remaining)
+    left = sorted(port_text(text, "train.py", program).remaining)
     assert [(found.line, found.name) for found in left] == [
         (1, str(package / "net.py")),
         (2, str(package / "net.py")),
@@ -265,14 +265,14 @@ def test_modules_beside_the_program_that_use_tensorflow_are_left(tmp_path):
 
 def test_members_of_v1_keep_its_behaviour():
     text = "from tensorflow.compat.v1.estimator import DNNClassifier\n"
-    ported = ported_text(text + "m = DNNClassifier([8], columns)\n")
+    ported = port_text(text + "m = DNNClassifier([8], columns)\n")
     assert 'm = DNNClassifier([8], columns, compat="v1")' in ported.text
     assert ported.text.startswith("from estimax import DNNClassifier\n")
 
 
 def test_an_import_that_nothing_uses_is_left_out():
     text = '"""Doc."""\nimport os\nimport tensorflow as tf\nprint(os.sep)\n'
-    assert ported_text(text).text == '"""Doc."""\nimport os\nprint(os.sep)\n'
+    assert port_text(text).text == '"""Doc."""\nimport os\nprint(os.sep)\n'
 
 
 @pytest.mark.parametrize("name", ["census", "deepfm"])

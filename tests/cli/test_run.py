@@ -133,7 +133,7 @@ def test_an_error_in_standard_input_names_its_line(bundle):
     good = json.dumps(ROWS[0])
     done = piped(bundle, f"{good}\n\n{{'age'\n".encode())
     assert done.returncode == 1
-    assert b"standard input, line 3: expected JSON" in done.stderr
+    assert b"standard input, line 3: expected a JSON object" in done.stderr
     done = piped(bundle, b"age,city,tags\n31,Oslo,red\nold,Rome,red\n")
     assert b"standard input, line 3" in done.stderr
     assert b"tmp" not in done.stderr

@@ -45,6 +45,20 @@ def test_a_grid_has_every_combination_once(run):
     assert sorted(tried) == [(1, 5), (1, 6), (1, 7), (2, 5), (2, 6), (2, 7)]
 
 
+@pytest.mark.parametrize("method", ["random", "optuna"])
+def test_results_that_were_saved_before_are_learned_or_passed_over(method):
+    space = {
+        "x": SpaceSection(uniform=(0.123456789, 1.0)),
+        "units": SpaceSection(choice=(((1, 2), (3,)), (4,))),
+    }
+    suggestions = TrialValues(SweepPlan(method, 9, "loss", "min", space, 1, None))
+    suggestions.learn({"x": 0.5, "units": [4]}, float("nan"))
+    suggestions.learn({"x": 0.5, "units": [4]}, None)
+    # Rounded below the limit, and nested lists as JSON has them.
+    suggestions.learn({"x": 0.1234, "units": [[1, 2], [3]]}, 0.7)
+    assert suggestions.suggest(3)["units"] in space["units"].choice
+
+
 def test_optuna_learns_from_results():
     space = {
         "x": SpaceSection(uniform=(0.0, 1.0)),

@@ -1,4 +1,4 @@
-"""On a CPU, steps of a model with convolutions run one at a time by default."""
+"""On a CPU, steps of a model with convolutions run one at a time."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -36,7 +36,7 @@ class Calls(ex.hooks.Hook):
 
 @pytest.mark.parametrize(
     ("convolves", "length", "is_single"),
-    [(True, None, True), (True, 8, False), (False, None, False)],
+    [(True, None, True), (True, 8, True), (False, None, False), (False, 8, False)],
 )
 def test_loops_are_for_models_without_convolutions(
     tmp_path, convolves, length, is_single

@@ -47,6 +47,18 @@ def test_a_checkpoint_of_its_own_wins_over_the_warm_start(trained, warm, caplog)
     np.testing.assert_array_equal(weight(again), before)
 
 
+def test_a_subclass_that_names_no_checkpoint_evaluates_the_warm_start(trained, warm):
+    class Fresh(ex.Estimator):
+        def latest_checkpoint(self):
+            return None
+
+    folder = warm().train(data(), steps=2).model_dir
+    model = Fresh(line_model_fn, folder, QUIET, warm_start_from=trained.model_dir)
+    assert model.evaluate(data(), steps=1, report=False)["global_step"] == 0
+    plain = ex.Estimator(line_model_fn, folder, QUIET)
+    assert plain.evaluate(data(), steps=1, report=False)["global_step"] == 2
+
+
 def test_a_list_that_names_the_step_continues_its_count(trained, warm):
     settings = ex.WarmStartSettings(trained.model_dir, vars_to_warm_start=[".*"])
     model = warm(settings).train(data(), steps=2)

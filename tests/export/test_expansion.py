@@ -11,6 +11,7 @@ from estimax.core.errors import InputError
 from estimax.export import TensorInfo
 from estimax.export.scoring import tables
 from estimax.export.scoring.tables import InputColumns, read_tables
+from estimax.input.sources import json_reader
 
 
 def _wanted(name):
@@ -48,7 +49,18 @@ def test_compressed_arrays_of_a_usual_size_are_read(tmp_path):
 
 
 def test_a_compressed_line_without_an_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "LONGEST_ROW", 1 << 16)
+    monkeypatch.setattr(json_reader, "BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(json_reader, "LONGEST_ROW", 1 << 16)
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"x": 1' + b" " * (1 << 20)))
-    with pytest.raises(InputError, match=r"a\.jsonl\.gz: line 1 is longer than"):
+    words = r"a\.jsonl\.gz, line 1 \(byte 0\): the line is longer than"
+    with pytest.raises(InputError, match=words):
         _read(tmp_path / "a.jsonl.gz")
+
+
+def test_a_stream_without_the_end_of_a_line_is_refused(monkeypatch):
+    monkeypatch.setattr(json_reader, "LONGEST_ROW", 1 << 16)
+    stream = io.BytesIO(b'{"x": 1}\n{"x": 1' + b" " * (1 << 20))
+    lines = json_reader.lines_of_stream(stream, "standard input")
+    assert next(lines) == (1, b'{"x": 1}\n')
+    with pytest.raises(InputError, match=r"input, line 2 \(byte 9\): the line is long"):
+        next(lines)

@@ -1,8 +1,11 @@
 """Parts of files: together they have every row once, in the order of the file."""
 
+import codecs
 import dataclasses
 import gzip
 import json
+import os
+import threading
 
 import numpy as np
 import pyarrow as pa
@@ -137,7 +140,7 @@ def test_an_error_in_a_part_names_the_line_in_the_file(tmp_path):
         read(path, last)
     path = tmp_path / "in.jsonl"
     path.write_text("\n" + '{"x": 1, "id": "a"}\n' * 50 + "{'x'\n")
-    with pytest.raises(InputError, match=r"in.jsonl, line 52: expected JSON"):
+    with pytest.raises(InputError, match=r"in.jsonl, line 52: expected a JSON object"):
         read(path, cut(str(path), "jsonl", rows=40)[1])
 
 
@@ -162,3 +165,47 @@ def test_the_checksum_depends_on_every_byte(tmp_path):
     data[100_005] ^= 1
     path.write_bytes(data)
     assert content_checksum(str(path), "csv") != before
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(codecs.BOM_UTF8 + b'\n{"x": 1, "id": "a"}\n')
+    whole = FilePart("jsonl")
+    assert read(path, whole) == ([1.0], ["a"])
+    assert [read(path, part) for part in cut(str(path), "jsonl", rows=4)] == [
+        ([1.0], ["a"])
+    ]
+
+
+def test_json_lines_of_a_pipe_are_read(tmp_path):
+    path = tmp_path / "in.jsonl"
+    os.mkfifo(path)
+    text = '{"x": 1, "id": "a"}\n'
+    writer = threading.Thread(target=path.write_text, args=(text,))
+    writer.start()
+    assert read(path, FilePart("jsonl")) == ([1.0], ["a"])
+    writer.join()
+
+
+def test_a_damaged_compressed_file_is_an_input_error(tmp_path):
+    path = tmp_path / "in.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"x": 1, "id": "a"}\n' * 1000)[:-20])
+    with pytest.raises(InputError, match=r"in.jsonl.gz \(byte \d+ of the decompr"):
+        read(path, FilePart("jsonl"))
+
+
+def test_a_key_that_stands_twice_in_a_row_is_an_error(tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"x": 1, "id": "a", "x": 2}\n')
+    with pytest.raises(InputError, match=r"line 1: the key 'x' stands twice"):
+        read(path, FilePart("jsonl"))
+
+
+def test_a_file_that_is_no_parquet_is_named(tmp_path):
+    path = tmp_path / "in.parquet"
+    path.write_bytes(b"hello")
+    words = r"in\.parquet: expected a Parquet file"
+    with pytest.raises(InputError, match=words):
+        cut(str(path), "parquet", rows=10)
+    with pytest.raises(InputError, match=words):
+        read(path, FilePart("parquet"))

@@ -10,6 +10,7 @@ from estimax.feature_columns.transforms import (
     Cross,
     HashBucket,
     Identity,
+    IdSource,
     PadIds,
     Vocabulary,
     Weighted,
@@ -99,3 +100,11 @@ def test_transforms_are_values():
     one = pad_ids(Vocabulary("s", WordList.of(words)), "error")
     other = pad_ids(Vocabulary("s", WordList.of(words)), "error")
     assert {one: 1}[other] == 1
+
+
+def test_a_source_with_the_former_name_of_the_method_is_an_error():
+    with pytest.raises(TypeError, match=r"Old\.padded: rename it"):
+
+        class Old(IdSource):
+            def padded(self, raw, out_of_range):
+                pass

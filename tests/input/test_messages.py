@@ -16,6 +16,7 @@ from estimax.input import (
     Int64List,
     SequenceExample,
 )
+from estimax.input.readers import read_example_dtypes
 
 
 def int64_feature(value):
@@ -101,3 +102,20 @@ def test_python_io_writes_and_reads(tmp_path):
         for record in python_io.tf_record_iterator(path, options)
     ]
     assert found == [1, 2]
+
+
+def test_the_dtypes_of_a_file_are_those_of_its_first_example(tmp_path):
+    path = str(tmp_path / "a.tfrecord.gz")
+    first = Example(
+        {"n": Feature.of(1), "x": Feature.of(0.5), "s": Feature.of("a"), "e": Feature()}
+    )
+    with ex.input.TFRecordWriter(path, "GZIP") as writer:
+        writer.write(first.serialize())
+        writer.write(Example.of({"n": 0.5}).serialize())
+    expected = {"n": "int64", "x": "float32", "s": "string", "e": None}
+    assert read_example_dtypes(path, "GZIP") == expected
+
+
+def test_a_file_without_records_has_no_dtypes(tmp_path):
+    (tmp_path / "a.tfrecord").write_bytes(b"")
+    assert read_example_dtypes(str(tmp_path / "a.tfrecord"), None) == {}

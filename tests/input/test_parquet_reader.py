@@ -10,6 +10,7 @@ import pytest
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.input import parquet_files
+from estimax.input.sources.parquet import open_parquet, read_record_batches
 
 
 @pytest.fixture
@@ -240,3 +241,34 @@ def test_a_run_resumes_behind_bad_rows_of_a_parquet_file(tmp_path):
         resumed = iter(data)
         resumed.set_state(iterator.get_state())
         assert [rows["n"].tolist() for rows in resumed] == whole[k:]
+
+
+@pytest.mark.parametrize(
+    ("start", "rows", "expected"),
+    [
+        ((0, 0), None, range(50)),
+        ((2, 5), None, range(25, 50)),
+        ((2, 5), 12, range(25, 37)),
+        ((4, 9), 5, range(49, 50)),
+        ((1, 0), 0, range(0)),
+    ],
+)
+def test_record_batches_are_read_from_a_row_on(write, start, rows, expected):
+    path = write({"n": list(range(50)), "s": ["a"] * 50}, row_group_size=10)
+    with open_parquet(str(path)) as file:
+        batches = read_record_batches(
+            file, str(path), ["n"], start=start, rows=rows, batch_rows=4
+        )
+        assert [n for batch in batches for n in batch["n"].to_pylist()] == [*expected]
+
+
+def test_record_batches_of_a_damaged_file_name_the_file(write):
+    path = write({"n": list(range(5000))}, compression="gzip", use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    data[200:400] = bytes(200)
+    path.write_bytes(data)
+    with (
+        open_parquet(str(path)) as file,
+        pytest.raises(InputError, match=r"a\.parquet: cannot be read: .*damaged"),
+    ):
+        list(read_record_batches(file, str(path), None))

@@ -23,7 +23,7 @@ def test_several_classes():
     (task,) = tasks_of({"probabilities": p}, np.array([[0], [1]]))
     assert task.kind == "multi_class"
     assert task.guesses.tolist() == [0, 2]
-    assert [task.shown(guess) for guess in task.guesses] == ["0", "2"]
+    assert [task.format_value(guess) for guess in task.guesses] == ["0", "2"]
     np.testing.assert_allclose(task.losses, [-np.log(0.7), -np.log(0.1)])
 
 

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from estimax import optimizers
-from estimax.optimizers import sum_duplicates, update_rows, update_touched
+from estimax.optimizers import Rule, sum_duplicates, update_rows, update_touched
 
 V, D = 50, 3
 
@@ -252,3 +252,10 @@ def test_has_rows_tells_which_optimizers_need_only_the_touched_rows():
     assert all(optimizer.has_rows for optimizer in BY_ROWS.values())
     assert not any(optimizer.has_rows for optimizer in WHOLE.values())
     assert not optimizers.as_optimizer(optax.sgd(0.1)).has_rows
+
+
+def test_a_rule_with_the_former_name_of_the_property_is_an_error():
+    with pytest.raises(TypeError, match=r"Old\.untouched: rename it"):
+
+        class Old(Rule):
+            untouched = "decay"

@@ -158,8 +158,8 @@ class RunSection:
       session_creation_timeout_secs: Seconds that a process of a cluster waits at the
         start for the others.
       iterations_per_loop: Most steps to run in one compiled loop when no hook is called
-        in between. None chooses by the size of a batch, and runs single steps of models
-        with convolutions on a CPU, where XLA is slow in loops; 1 runs single steps.
+        in between. None chooses by the size of a batch; 1 runs single steps. On a CPU,
+        models with convolutions always run single steps, because XLA is slow in loops.
       debug: True runs the `model_fn` without jit, so that print and pdb work. "nan"
         checks every step and raises an error that names the first value that is not
         finite.

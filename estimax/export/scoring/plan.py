@@ -78,7 +78,7 @@ class FilePart:
 
     @staticmethod
     def from_json(record: Any) -> FilePart:
-        """Return the part whose fields were saved; raise ValueError for others."""
+        """Return the part whose fields were saved; raise ValueError if any is wrong."""
         record = json_text.mapping(record, "part")
         rows = record["rows"]
         return FilePart(
@@ -112,7 +112,7 @@ class InputFile:
 
     @staticmethod
     def from_json(record: Any) -> InputFile:
-        """Return the file whose fields were saved; raise ValueError for others."""
+        """Return the file whose fields were saved; raise ValueError if any is wrong."""
         record = json_text.mapping(record, "file")
         content = record["content"]
         return InputFile(

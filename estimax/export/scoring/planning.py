@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.errors import InputError
 from estimax.export.scoring.plan import (
     BATCH_ROWS,
     FilePart,
@@ -49,6 +48,8 @@ from estimax.input.sources.csv_blocks import (
     row_ends,
 )
 from estimax.input.sources.file_blocks import ByteFile
+from estimax.input.sources.json_reader import line_ends, read_whole_lines
+from estimax.input.sources.parquet import open_parquet
 from estimax.storage import files
 
 _THREADS = 8  # that read files; finding the ends of rows mostly releases the GIL
@@ -186,7 +187,6 @@ def _rows(file: InputFile, part: FilePart) -> int:
 
 
 _PIECE_BYTES = 4 << 20
-_LF = 0x0A
 _SPACES = np.frombuffer(b" \t\r\n\v\f", np.uint8)
 
 
@@ -277,16 +277,13 @@ def _csv_blocks(path: str) -> Iterator[_RowEnds]:
 
 
 def _json_blocks(path: str) -> Iterator[_RowEnds]:
-    offset, line = 0, 1
-    with open(path, "rb") as file:
-        # Whole lines: the rest of the last one is read on.
-        while data := file.read(_PIECE_BYTES) + file.readline():
-            array = np.frombuffer(data, np.uint8)
-            breaks = np.flatnonzero(array == _LF) + 1
-            if not len(breaks) or breaks[-1] < len(data):
-                breaks = np.append(breaks, len(data))
+    file = ByteFile(path)
+    offset, line = file.text_start(), 1
+    try:
+        while data := read_whole_lines(file, offset, line, _PIECE_BYTES):
+            breaks = line_ends(data)
             lines = np.arange(line + 1, line + 1 + len(breaks))
-            is_row = ~_are_empty(data, array, breaks)
+            is_row = ~_are_empty(data, breaks)
             numbers = lines[is_row]
 
             def number_at(row: int, numbers: Any = numbers) -> int:
@@ -294,14 +291,15 @@ def _json_blocks(path: str) -> Iterator[_RowEnds]:
 
             yield _RowEnds((offset, line), offset + breaks[is_row], number_at)
             offset, line = offset + len(data), line + len(breaks)
+    finally:
+        file.close()
 
 
-def _are_empty(
-    data: bytes, array: NDArray[np.uint8], breaks: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _are_empty(data: bytes, breaks: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which lines hold only white space; most begin with another character."""
     starts = np.concatenate([[0], breaks[:-1]])
-    empty: NDArray[np.bool_] = np.isin(array[starts], _SPACES)
+    first = np.frombuffer(data, np.uint8)[starts]
+    empty: NDArray[np.bool_] = np.isin(first, _SPACES)
     for i in np.flatnonzero(empty).tolist():
         empty[i] = not data[starts[i] : breaks[i]].strip()
     return empty
@@ -324,13 +322,8 @@ _BLOCKS: dict[str, Callable[[str], Iterator[_RowEnds]]] = {
 
 
 def _cut_parquet(path: str, rows: int, pieces: int) -> list[FilePart]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        about = pq.read_metadata(path)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path}: cannot be read as Parquet: {error}") from error
+    with open_parquet(path) as file:
+        about = file.metadata
     sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
     parts, first = [], 1
     for group, size in enumerate(sizes):

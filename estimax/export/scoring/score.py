@@ -55,7 +55,7 @@ class ScoringProgress:
     """How far a scoring is.
 
     Args:
-      rows: The rows that are predicted, those of an earlier call included.
+      rows: The rows that are predicted, including the rows of an earlier call.
       total_rows: All rows; None if the input has files whose rows are not counted.
       shards: The shards that are complete.
       total_shards: All shards.
@@ -198,7 +198,7 @@ def _plan(asked: _Asked, pool: WorkerPool, folder: OutputFolder) -> ShardPlan:
         job = _job(asked, pool)
         found = planning.differences(before, job, paths, asked.input_format)
         if found:
-            raise _changed(folder, before, found)
+            raise _make_changed_error(folder, before, found)
         return planning.with_paths(before, paths)
     files, shards = planning.make_shards(
         paths, asked.input_format, asked.shard_rows, processes=asked.processes
@@ -236,7 +236,7 @@ def _job(asked: _Asked, pool: WorkerPool) -> ScoringJob:
     )
 
 
-def _changed(
+def _make_changed_error(
     folder: OutputFolder, plan: ShardPlan, found: Sequence[str]
 ) -> ChangedScoringError:
     done = len(folder.complete_shards(plan))

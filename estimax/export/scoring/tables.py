@@ -13,16 +13,14 @@ standard input as they arrive. Other formats are first copied to a temporary fil
 from __future__ import annotations
 
 import difflib
-import gzip
 import itertools
-import json
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -35,17 +33,23 @@ from estimax.core.strings import Strings
 from estimax.export import TensorInfo
 from estimax.export.requests import is_filled
 from estimax.export.scoring.plan import BATCH_ROWS, FilePart, is_compressed
-from estimax.formats.records import RecordReader
+from estimax.input.readers import read_example_dtypes
 from estimax.input.sources.csv_blocks import CsvFormat
 from estimax.input.sources.csv_reader import CsvReader
 from estimax.input.sources.csv_schema import make_schema, read_header
 from estimax.input.sources.file_blocks import (
-    LONGEST_ROW,
     BlockReader,
     BlockStart,
+    ByteFile,
     FileBlocks,
     expand,
 )
+from estimax.input.sources.json_reader import (
+    lines_of_file,
+    lines_of_stream,
+    read_objects,
+)
+from estimax.input.sources.parquet import open_parquet, read_record_batches
 from estimax.input.sources.record_files import TFRecordReader
 from estimax.input.streams.chunks import Chunk
 
@@ -289,7 +293,9 @@ def _read_standard_input(
     given: Any = sys.stdin.buffer  # a BufferedReader
     form = form or _sniff(given.peek(16)[:16])
     if form == "jsonl":
-        yield from _json_lines(given, STANDARD_INPUT, wanted, FilePart(form))
+        lines = lines_of_stream(given, STANDARD_INPUT)
+        opened = _Opened("", STANDARD_INPUT, FilePart(form))
+        yield from _json_batches(lines, opened, wanted)
         return
     with tempfile.NamedTemporaryFile(prefix="estimax-", suffix=f".{form}") as copy:
         shutil.copyfileobj(given, copy)
@@ -375,90 +381,52 @@ def _missing(spec: TensorInfo) -> Any:
 
 
 def _read_parquet(file: _Opened, wanted: InputColumns) -> Iterator[TableBatch]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    first = file.part.first
-    try:
-        with pq.ParquetFile(file.path) as opened:
-            wanted.check(file.name, opened.schema_arrow.names)
-            for batch in _record_batches(opened, file.part, wanted.names):
-                columns = {n: batch.column(n) for n in wanted.names}
-                yield TableBatch(columns, batch.num_rows, file.name, first)
-                first += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{file.name}: cannot be read as Parquet: {error}") from error
-
-
-def _record_batches(file: Any, part: FilePart, names: list[str]) -> Iterator[Any]:
-    """Yield the rows of a part of a `ParquetFile` as pyarrow RecordBatches."""
-    about = file.metadata
-    sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
-    group, skipped = part.start or (0, 0)
-    left = sum(sizes) if part.rows is None else part.rows
-    ends = itertools.accumulate(sizes[group:])  # rows from the first row group on
-    groups = 1 + sum(1 for end in ends if end < skipped + left)
-    chosen = range(len(sizes))[group : group + groups]
-    for batch in file.iter_batches(BATCH_ROWS, row_groups=chosen, columns=names):
-        dropped = min(skipped, len(batch))
-        kept = batch.slice(dropped, left)
-        skipped, left = skipped - dropped, left - len(kept)
-        if len(kept):
-            yield kept
+    first, part = file.part.first, file.part
+    with open_parquet(file.path) as opened:
+        wanted.check(file.name, opened.schema_arrow.names)
+        # Not by `ParquetReader`, whose columns have no nulls and no types of Arrow: the
+        # bundle fills missing values, and columns to keep have the types of the file.
+        for batch in read_record_batches(
+            opened,
+            file.path,
+            wanted.names,
+            start=part.start or (0, 0),
+            rows=part.rows,
+            batch_rows=BATCH_ROWS,
+        ):
+            columns = {n: batch.column(n) for n in wanted.names}
+            yield TableBatch(columns, batch.num_rows, file.name, first)
+            first += batch.num_rows
 
 
 def _read_json_lines(file: _Opened, wanted: InputColumns) -> Iterator[TableBatch]:
-    open_file: Any = gzip.open if is_compressed(file.path) else open
-    with open_file(file.path, "rb") as opened:
-        yield from _json_lines(opened, file.name, wanted, file.part)
-
-
-def _json_lines(
-    file: IO[bytes], name: str, wanted: InputColumns, part: FilePart
-) -> Iterator[TableBatch]:
-    numbered = ((n, text) for n, text in _lines(file, name, part) if text.strip())
-    is_checked = part.first > 1
-    while some := list(itertools.islice(numbered, BATCH_ROWS)):
-        rows = [_json_row(text, name, line) for line, text in some]
-        if not is_checked:  # a key that a row lacks is a missing value
-            known = dict.fromkeys(itertools.chain.from_iterable(rows))
-            wanted.check(f"{name}, line {some[0][0]}", known, fills=True)
-            is_checked = True
-        columns = {n: [row.get(n) for row in rows] for n in wanted.names}
-        lines = [line for line, _ in some]
-        yield TableBatch(columns, len(rows), name, 1, "line", lines)
-
-
-def _lines(file: IO[bytes], name: str, part: FilePart) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a part with their numbers."""
-    at, number = part.start or (0, 1)
-    if at:
-        file.seek(at)
-    while text := file.readline(LONGEST_ROW):
-        if len(text) == LONGEST_ROW:  # a compressed file may expand to any length
-            raise InputError(
-                f"{name}: line {number} is longer than {LONGEST_ROW >> 20} MB. Is this "
-                "a file of JSON lines?"
-            )
-        yield number, text
-        at, number = at + len(text), number + 1
-        if part.end and at >= part.end:
-            return
-
-
-def _json_row(text: bytes, name: str, line: int) -> dict[str, Any]:
+    part = file.part
+    if not Path(file.path).is_file():  # a pipe, which cannot seek
+        with open(file.path, "rb") as stream:
+            yield from _json_batches(lines_of_stream(stream, file.name), file, wanted)
+        return
+    opened = ByteFile(file.path, file.compression, part.end or None)
     try:
-        row = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{name}, line {line}: expected JSON, found {error}."
-        ) from None
-    if not isinstance(row, dict):
-        raise InputError(
-            f"{name}, line {line}: expected an object with a value for each feature, "
-            f"found {type(row).__name__}. Each line is one row."
-        )
-    return row
+        lines = lines_of_file(opened, part.start or None)
+        yield from _json_batches(lines, file, wanted)
+    finally:
+        opened.close()
+
+
+def _json_batches(
+    lines: Iterable[tuple[int, bytes]], file: _Opened, wanted: InputColumns
+) -> Iterator[TableBatch]:
+    is_checked = file.part.first > 1
+    for rows in read_objects(lines, file.name, BATCH_ROWS, skip_empty=True):
+        if not is_checked:  # a key that a row lacks is a missing value
+            known = dict.fromkeys(itertools.chain.from_iterable(rows.objects))
+            wanted.check(f"{file.name}, line {rows.lines[0]}", known, fills=True)
+            is_checked = True
+        # Values stay as they are: the bundle checks and fills its features, and a
+        # column to keep has any type.
+        columns = {n: [row.get(n) for row in rows.objects] for n in wanted.names}
+        count = len(rows.objects)
+        yield TableBatch(columns, count, file.name, 1, "line", rows.lines)
 
 
 def _read_npz(file: _Opened, wanted: InputColumns) -> Iterator[TableBatch]:
@@ -523,21 +491,13 @@ def _records(file: _Opened) -> Iterator[Strings]:
     yield from (data if part.rows is None else data.take(part.rows)).batch(BATCH_ROWS)
 
 
-_KINDS = {"int64_list": "int64", "float_list": "float32", "bytes_list": "string"}
-
-
 def _example_specs(file: _Opened, wanted: InputColumns) -> dict[str, Any]:
     """Return how to parse the columns; those to keep, as in the first Example."""
-    with RecordReader(file.path, file.compression) as reader:
-        block = reader.read_block(1)
-    assert block is not None, "a record was read from it"
-    found = inputs.Example.parse(block.records[0]).features
+    found = read_example_dtypes(file.path, file.compression)
     specs = {n: _spec_of(spec) for n, spec in wanted.features.items()}
     kept = [n for n in wanted.keep if n not in specs]
     InputColumns({}, kept).check(f"{file.name}, row 1", found)
-    return specs | {
-        n: VarLenFeature(_KINDS[found[n].kind or "bytes_list"]) for n in kept
-    }
+    return specs | {n: VarLenFeature(found[n] or "string") for n in kept}
 
 
 def _spec_of(spec: TensorInfo) -> Any:

@@ -136,11 +136,11 @@ class Vocabulary(IdSource):
     def __call__(self, raw: Mapping[str, Any]) -> NDArray[np.int32] | Ids:
         """Return the position of every value: an array of the shape of the feature.
 
-        '' is a word like others. A sparse feature becomes padded `Ids`.
+        '' is a word like any other. A sparse feature becomes padded `Ids`.
         """
         value = raw[self.key]
         if isinstance(value, Sparse):
-            return self.padded(raw, "drop")
+            return self.make_ids(raw, "drop")
         check_type(self, value)
         ids = self.ids_of(value.reshape((-1,)), drop=False)
         return ids.astype(np.int32).reshape(value.shape)
@@ -198,7 +198,7 @@ class Identity(IdSource):
             ids = np.where(outside, self.default, given)
         return np.where(given == -1, MISSING, ids) if drop else ids
 
-    def padded(self, raw: Mapping[str, Any], out_of_range: OutOfRange) -> Ids:
+    def make_ids(self, raw: Mapping[str, Any], out_of_range: OutOfRange) -> Ids:
         column = column_of(raw, self.key)
         # The common case: dense integers, all in range. -1 is "no id" either way.
         if (
@@ -209,7 +209,7 @@ class Identity(IdSource):
             and column.max() < self.num_buckets
         ):
             return Ids(widen(column.astype(np.int32).reshape(len(column), -1), -1))
-        return super().padded(raw, out_of_range)
+        return super().make_ids(raw, out_of_range)
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class Weighted(IdSource):
     Example:
       >>> source = Weighted(Identity("n", 9), "w")
       >>> raw = {"n": np.array([[4, 5]]), "w": np.array([[0.5, 2.0]])}
-      >>> source.padded(raw, "drop").weights.tolist()
+      >>> source.make_ids(raw, "drop").weights.tolist()
       [[0.5, 2.0]]
     """
 
@@ -257,7 +257,7 @@ class Weighted(IdSource):
     def entries(self, raw: Mapping[str, Any]) -> Sparse:
         return self.source.entries(raw)
 
-    def padded(self, raw: Mapping[str, Any], out_of_range: OutOfRange) -> Ids:
+    def make_ids(self, raw: Mapping[str, Any], out_of_range: OutOfRange) -> Ids:
         entries = self.source.entries(raw)
         starts = entries.starts
         ids = ids_of_rows(self, entries.values, starts, out_of_range).ids
@@ -349,7 +349,7 @@ class Cross(IdSource):
         indices = np.stack([rows, np.arange(len(ids)) - starts[rows]], axis=1)
         return Sparse(indices, ids, (len(counts), int(counts.max(initial=0))))
 
-    def padded(self, raw: Mapping[str, Any], out_of_range: OutOfRange) -> Ids:
+    def make_ids(self, raw: Mapping[str, Any], out_of_range: OutOfRange) -> Ids:
         return ids_of_rows(self, *self._rows(raw), out_of_range)
 
     def to_json(self, bundle: BundleFormat) -> Record:

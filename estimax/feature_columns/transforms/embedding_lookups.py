@@ -1,8 +1,8 @@
 """Ids for tables that a `model_fn` declares: checked on the host, before the lookup.
 
 `TableIds` is the host transform of `ex.embedding_lookup` and keeps the shape of the
-feature. `TableBags` is that of `ex.embedding_lookup_sparse`, and pads rows of different
-lengths.
+feature. `TableBags` is the host transform of `ex.embedding_lookup_sparse` and pads rows
+of different lengths.
 """
 
 from __future__ import annotations

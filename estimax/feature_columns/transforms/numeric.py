@@ -166,7 +166,7 @@ class Bucketize(IdSource):
         indices = np.indices(ids.shape).reshape(2, -1).T
         return Sparse(indices, ids.reshape(-1), ids.shape)
 
-    def padded(self, raw: Mapping[str, Any], out_of_range: OutOfRange) -> Ids:
+    def make_ids(self, raw: Mapping[str, Any], out_of_range: OutOfRange) -> Ids:
         return ids_of_matrix(self, self._matrix(raw), out_of_range)
 
     def to_json(self, bundle: BundleFormat) -> Record:

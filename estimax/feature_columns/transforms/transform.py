@@ -1,7 +1,7 @@
 """What a host transform is, and how raw features become padded ids.
 
     raw ──source.entries──▶ Sparse of int64 ids      used by crosses and sequences
-    raw ──source.padded──▶ Ids [B, L] of int32       used by tables and indicators
+    raw ──source.make_ids─▶ Ids [B, L] of int32      used by tables and indicators
 
 A `Transform` turns the raw features of a batch into arrays for the device. An
 `IdSource` is the part of it that knows which id each value has; `PadIds` makes a
@@ -100,13 +100,18 @@ class IdSource:
     """Base of the sources of ids: what the host computes for a categorical column.
 
     The defaults here are for a source that reads one feature, named by `key`, and maps
-    each value by itself: such a subclass defines `is_integer` and `ids_of`. Others
-    define `name`, `keys`, `entries` and `padded`. Every subclass has `num_buckets`,
-    the number of ids. Add a subclass to the table in `serialize.py`.
+    each value by itself: such a subclass defines `is_integer` and `ids_of`. Other
+    subclasses define `name`, `keys`, `entries` and `make_ids`. Every subclass has
+    `num_buckets`, the number of ids. Add a subclass to the table in `serialize.py`.
     """
 
     kind: ClassVar[str]  # its "type" in a bundle
     key: str
+
+    def __init_subclass__(cls) -> None:
+        # The method had this name before. Without the error, the default would be used.
+        if "padded" in vars(cls):
+            raise TypeError(f"{cls.__name__}.padded: rename it to `make_ids`.")
 
     if TYPE_CHECKING:  # fields in some subclasses, properties in others
 
@@ -160,7 +165,7 @@ class IdSource:
         present = np.nonzero(ids != MISSING)
         return Sparse(np.stack(present, axis=1), ids[present], column.shape)
 
-    def padded(self, raw: Mapping[str, Any], out_of_range: OutOfRange) -> Ids:
+    def make_ids(self, raw: Mapping[str, Any], out_of_range: OutOfRange) -> Ids:
         """Return the ids as a rectangle [B, L], -1 where a row has no more.
 
         Args:
@@ -240,7 +245,7 @@ class PadIds(Transform):
 
     def __call__(self, raw: Mapping[str, Any]) -> Ids:
         """Return the padded ids of a batch."""
-        return self.source.padded(raw, self.out_of_range)
+        return self.source.make_ids(raw, self.out_of_range)
 
     def to_json(self, bundle: BundleFormat) -> Record:
         return {**vars(self), "source": bundle.write(self.source)}

@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from estimax.core.encodings import is_utf_8
 from estimax.core.errors import InputError, Remedy, did_you_mean
-from estimax.core.strings import Strings, is_utf_8
+from estimax.core.strings import Strings
 from estimax.input.sources.csv_blocks import (
     Block,
     CsvFormat,
@@ -52,7 +53,10 @@ class CsvField:
     dtype: str  # "" while it is still to be inferred
     default: Any = None  # replaces a missing value; None makes it an error
     inferred: bool = False  # whether the dtype was inferred and not given
-    origin: str = dataclasses.field(default="as given in dtypes", repr=False)
+    # Only for messages: the digest in checkpoints must not depend on it.
+    origin: str = dataclasses.field(
+        default="as given in dtypes", repr=False, compare=False
+    )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from estimax.core.strings import is_utf_8
+from estimax.core.encodings import is_utf_8
 from estimax.input.sources.csv_blocks import (
     Block,
     CsvFormat,

@@ -2,6 +2,12 @@
 
     form = JsonFormat({"age": "float32", "tags": "string"}, lists=frozenset({"tags"}))
     FileBlocks(paths, lambda: JsonReader(form), "json_files")
+    for rows in read_objects(lines_of_file(ByteFile(path)), path, 4096):
+        rows.objects[0], rows.lines[0]        # {"age": 31, "tags": ["a"]}, 1
+
+`JsonReader` returns columns of given types, for training. `read_objects` returns the
+objects as they are, for `estimax check --data` and for scoring: they judge the values,
+and keep columns whose types they do not know.
 
 pyarrow parses a block whose lines look like objects. It crashes on a block of `null`
 alone, takes two objects on a line for two rows, and refuses 2.0 for an integer; so a
@@ -11,12 +17,14 @@ finds the line at fault.
 
 from __future__ import annotations
 
+import codecs
+import itertools
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +34,7 @@ from estimax.core.raw_values import arrow_column
 from estimax.input.sources.file_blocks import (
     LONGEST_ROW,
     BlockStart,
+    ByteFile,
     OpenFile,
     UnreadableError,
 )
@@ -71,10 +80,10 @@ class JsonReader:
           UnreadableError: The first line of the block is bad.
         """
         offset, line = start
-        data = self._read_lines(path, offset, line)
+        data = read_whole_lines(self._open.get(path), offset, line, self._most)
         if not data:
             return None
-        ends = _line_ends(data)
+        ends = line_ends(data)
         tree = _parse_block(data, ends, self._form)
         if tree is not None:
             self._most = min(2 * self._most, BLOCK_BYTES)
@@ -90,24 +99,108 @@ class JsonReader:
                 )
         return Columns(tree, count), (offset + int(ends[count - 1]), line + count)
 
-    def _read_lines(self, path: str, offset: int, line: int) -> bytes:
-        """Return whole lines, at least one; nothing at the end of the file."""
-        size = self._most
-        while True:
-            data = self._open.get(path).read_at(offset, size)
-            end = len(data) if len(data) < size else data.rfind(b"\n") + 1
-            if end or not data:
-                return data[:end]
-            if size >= LONGEST_ROW:
-                raise UnreadableError(
-                    f"{path}, line {line} (byte {offset}): the line is longer than "
-                    f"{LONGEST_ROW >> 20} MB. Is this a file of JSON lines?"
-                )
-            size *= 2
-
     def close(self) -> None:
         """Close the file."""
         self._open.close()
+
+
+@dataclass(frozen=True)
+class JsonRows:
+    """Some rows of a file: the object of each, and the number of its line."""
+
+    objects: list[dict[str, Any]]
+    lines: list[int]
+
+
+def read_objects(
+    lines: Iterable[tuple[int, bytes]],
+    name: str,
+    rows: int,
+    *,
+    skip_empty: bool = False,
+) -> Iterator[JsonRows]:
+    """Yield the objects of lines, `rows` at a time.
+
+    Args:
+      lines: The number and the bytes of each line; see `lines_of_file`.
+      name: The name of the file in messages.
+      rows: How many objects to yield at a time; the last may be fewer.
+      skip_empty: Whether to skip lines of white space, which are an error otherwise.
+
+    Raises:
+      InputError: A line is not a JSON object.
+    """
+    if skip_empty:
+        lines = ((number, text) for number, text in lines if text.strip())
+    lines = iter(lines)
+    while some := list(itertools.islice(lines, rows)):
+        objects = []
+        for number, text in some:
+            try:
+                objects.append(parse_object(text))
+            except InputError as error:
+                raise InputError(f"{name}, line {number}: {error}") from None
+        yield JsonRows(objects, [number for number, _ in some])
+
+
+def lines_of_file(
+    file: ByteFile, start: BlockStart | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the number and the bytes of each line.
+
+    `start` is the byte and the number of the first line to read.
+
+    Raises:
+      UnreadableError: A line is longer than 64 MB.
+    """
+    offset, line = start or (file.text_start(), 1)
+    while data := read_whole_lines(file, offset, line, BLOCK_BYTES):
+        lines = data.split(b"\n")
+        if not lines[-1]:  # after the last line feed
+            lines.pop()
+        yield from enumerate(lines, line)
+        offset, line = offset + len(data), line + len(lines)
+
+
+def lines_of_stream(stream: IO[bytes], name: str) -> Iterator[tuple[int, bytes]]:
+    """Yield the number and the bytes of each line of a stream that cannot seek.
+
+    Raises:
+      UnreadableError: A line is longer than 64 MB.
+    """
+    offset = 0
+    for number in itertools.count(1):
+        text = stream.readline(LONGEST_ROW)
+        if not text:
+            return
+        if len(text) == LONGEST_ROW:
+            raise _too_long(name, number, offset)
+        yield number, text
+        offset += len(text)
+
+
+def read_whole_lines(file: ByteFile, offset: int, line: int, size: int) -> bytes:
+    """Return about `size` bytes of whole lines; nothing at the end of the file.
+
+    Raises:
+      UnreadableError: The line at `offset`, with the number `line`, is longer than
+        64 MB.
+    """
+    while True:
+        data = file.read_at(offset, size)
+        end = len(data) if len(data) < size else data.rfind(b"\n") + 1
+        if end or not data:
+            return data[:end]
+        if size >= LONGEST_ROW:
+            raise _too_long(file.path, line, offset)
+        size *= 2
+
+
+def _too_long(name: str, line: int, offset: int) -> UnreadableError:
+    return UnreadableError(
+        f"{name}, line {line} (byte {offset}): the line is longer than "
+        f"{LONGEST_ROW >> 20} MB. Is this a file of JSON lines?"
+    )
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
@@ -116,11 +209,12 @@ def parse_object(line: bytes) -> dict[str, Any]:
     Raises:
       InputError: The line is anything else; the message has neither file nor line.
     """
-    text = line.strip()
+    text = line.removeprefix(codecs.BOM_UTF8).strip()
     if not text:
         raise InputError("expected a JSON object, found an empty line. Remove it.")
     try:
-        value = json.loads(text, object_pairs_hook=_check_pairs)
+        # Half of a surrogate pair passes here; whoever needs text refuses it.
+        value = _DECODER.decode(text.decode("utf-8", "surrogatepass"))
     except RecursionError:
         raise InputError("the JSON object is nested too deeply.") from None
     except InputError:
@@ -148,7 +242,12 @@ def _check_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _line_ends(data: bytes) -> NDArray[np.int64]:
+# Made once: `json.loads` makes a decoder for every line if it is given a hook, which
+# doubles the time.
+_DECODER = json.JSONDecoder(object_pairs_hook=_check_pairs)
+
+
+def line_ends(data: bytes) -> NDArray[np.int64]:
     """Return the byte after each line, with its line feed."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _LF) + 1
     if not len(ends) or ends[-1] < len(data):

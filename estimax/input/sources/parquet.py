@@ -1,6 +1,11 @@
 """Read Parquet files one row group at a time, into columns without a copy.
 
     parquet_files("train-*.parquet", columns=["age", "clicks"])
+    with open_parquet("new.parquet") as file:     # a pyarrow.parquet.ParquetFile
+        for batch in read_record_batches(file, "new.parquet", ["age"]): ...
+
+`read_record_batches` is for readers that keep the types of Arrow: scoring passes
+columns through, and `estimax check --data` and `estimax init` read any type as text.
 
 While a row group is cut into batches, a thread reads the next row group of the file. A
 position is (file, row group, row). A row with a missing value that has no default ends
@@ -12,8 +17,9 @@ from __future__ import annotations
 
 import bisect
 import functools
+import itertools
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -150,7 +156,7 @@ class ParquetReader:
     def _get(self, path: str) -> Any:
         if self._path != path:
             self.close()
-            self._file, self._path = _open(path), path
+            self._file, self._path = open_parquet(path), path
             weakref.finalize(self, self._file.close)
         return self._file
 
@@ -186,8 +192,12 @@ def _bad_row(convert: Callable[[int], Columns], after: BlockStart) -> Unreadable
     raise AssertionError("the first row is good")
 
 
-def _open(path: str) -> Any:
-    """Return the `pyarrow.parquet.ParquetFile` of a path."""
+def open_parquet(path: str) -> Any:
+    """Return the `pyarrow.parquet.ParquetFile` of a path.
+
+    Raises:
+      UnreadableError: The file is not a Parquet file.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -211,6 +221,53 @@ def _open(path: str) -> Any:
         ) from error
 
 
+def read_record_batches(
+    file: Any,
+    path: str,
+    columns: Sequence[str] | None,
+    *,
+    start: BlockStart = (0, 0),
+    rows: int | None = None,
+    batch_rows: int = 1 << 16,
+) -> Iterator[Any]:
+    """Yield rows of a file as pyarrow RecordBatches.
+
+    Args:
+      file: What `open_parquet` returned.
+      path: Its name in messages.
+      columns: The names of the columns to read; all of them if None.
+      start: The row group and the row in it to start at. The rows of the row group
+        before that row are decoded and dropped.
+      rows: How many rows to read; all of the rest if None.
+      batch_rows: The most rows of a batch.
+
+    Raises:
+      UnreadableError: The file is damaged.
+    """
+    import pyarrow as pa
+
+    about = file.metadata
+    sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
+    group, skipped = start
+    left = sum(sizes) if rows is None else rows
+    ends = itertools.accumulate(sizes[group:])  # rows from the first row group on
+    groups = 1 + sum(1 for end in ends if end < skipped + left)
+    chosen = range(len(sizes))[group : group + groups]
+    try:
+        for batch in file.iter_batches(batch_rows, row_groups=chosen, columns=columns):
+            dropped = min(skipped, len(batch))
+            kept = batch.slice(dropped, left)
+            skipped, left = skipped - dropped, left - len(kept)
+            if len(kept):
+                yield kept
+            if not left:  # do not decode the rest of the row group
+                return
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableError(
+            f"{path}: cannot be read: {error}. Is the file damaged?"
+        ) from error
+
+
 def select_columns(
     path: str, wanted: tuple[str, ...] | None, defaults: Mapping[str, Any] | None
 ) -> tuple[str, ...]:
@@ -219,7 +276,7 @@ def select_columns(
     Raises:
       InputError: `wanted` or `defaults` names a column that the file does not have.
     """
-    file = _open(path)
+    file = open_parquet(path)
     known = file.schema_arrow.names
     file.close()
     for what, names in (("columns", wanted), ("defaults", defaults)):

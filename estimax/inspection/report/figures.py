@@ -68,7 +68,7 @@ def check_installed() -> None:
         ) from None
 
 
-def styled(draw: Callable[P, str]) -> Callable[P, str]:
+def with_style(draw: Callable[P, str]) -> Callable[P, str]:
     """Return the function with matplotlib set to the style of reports."""
 
     @functools.wraps(draw)
@@ -112,7 +112,7 @@ class Drawing:
         return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
-@styled
+@with_style
 def line_chart(
     lines: Mapping[str, tuple[Array, Array]],
     *,
@@ -145,7 +145,7 @@ def line_chart(
     return drawing.svg()
 
 
-@styled
+@with_style
 def roc_chart(curve: ThresholdCurve, marks: Sequence[float]) -> str:
     """Return the ROC curve, with some thresholds marked."""
     drawing = Drawing("ROC curve")
@@ -157,7 +157,7 @@ def roc_chart(curve: ThresholdCurve, marks: Sequence[float]) -> str:
     return drawing.svg()
 
 
-@styled
+@with_style
 def pr_chart(curve: ThresholdCurve, marks: Sequence[float]) -> str:
     """Return the precision-recall curve, with some thresholds marked."""
     drawing = Drawing("precision-recall curve")
@@ -198,7 +198,7 @@ def _curve(
         )
 
 
-@styled
+@with_style
 def calibration_chart(
     found: Calibration, *, x: str = "mean prediction", y: str = "mean label"
 ) -> str:
@@ -215,7 +215,7 @@ def calibration_chart(
     return drawing.svg()
 
 
-@styled
+@with_style
 def score_chart(labels: Array, scores: Array, classes: Sequence[str]) -> str:
     """Return histograms of the scores of each of two classes."""
     drawing = Drawing("distribution of scores by label")
@@ -238,7 +238,7 @@ def score_chart(labels: Array, scores: Array, classes: Sequence[str]) -> str:
     return drawing.svg()
 
 
-@styled
+@with_style
 def confusion_chart(table: Array, classes: Sequence[str]) -> str:
     """Return the confusion matrix; colors are shares of the rows of a label."""
     side = min(8.0, 2.4 + 0.42 * len(classes))
@@ -280,7 +280,7 @@ def confusion_chart(table: Array, classes: Sequence[str]) -> str:
     return drawing.svg()
 
 
-@styled
+@with_style
 def bar_chart(names: Sequence[str], values: Array, errors: Array, *, x: str) -> str:
     """Return horizontal bars with whiskers, the first one at the top."""
     drawing = Drawing(x, (7.6, 1.0 + 0.27 * len(names)))
@@ -300,7 +300,7 @@ def bar_chart(names: Sequence[str], values: Array, errors: Array, *, x: str) -> 
     return drawing.svg()
 
 
-@styled
+@with_style
 def scatter_chart(
     x: Array, y: Array, *, x_name: str, y_name: str, diagonal: bool
 ) -> str:
@@ -320,7 +320,7 @@ def scatter_chart(
     return drawing.svg()
 
 
-@styled
+@with_style
 def histogram(values: Array, *, x: str, y: str) -> str:
     """Return a histogram of up to 40 bins, between the 0.5% and 99.5% quantiles."""
     drawing = Drawing(f"distribution of {x}")

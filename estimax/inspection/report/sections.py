@@ -363,7 +363,7 @@ def _errors(section: Section, task: HeadTask, rows: ReportRows) -> None:
         [
             [
                 f"{rows.numbers[row]:,}",
-                task.shown(task.labels[row]),
+                task.format_value(task.labels[row]),
                 _shown_guess(task, row),
                 *(columns.cell(rows.features[name], row) for name in names),
             ]
@@ -374,7 +374,7 @@ def _errors(section: Section, task: HeadTask, rows: ReportRows) -> None:
 
 def _shown_guess(task: HeadTask, row: int) -> str:
     if task.kind == "multi_class":
-        return f"{task.shown(task.guesses[row])} ({task.scores[row]:.0%})"
+        return f"{task.format_value(task.guesses[row])} ({task.scores[row]:.0%})"
     return f"{task.scores[row]:.4g}"
 
 

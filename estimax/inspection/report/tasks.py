@@ -2,9 +2,9 @@
 
     for task in tasks_of(predictions, labels): ...
 
-Heads name their predictions: "logistic" is that of two classes, "probabilities" of
-several, "predictions" of a number. A model of several heads has predictions and labels
-for each, and so a task for each.
+The key of a prediction tells the task: "logistic" for two classes, "probabilities" for
+several classes, "predictions" for a number. A model of several heads has predictions
+and labels for each head, and so a task for each head.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class HeadTask:
         is_number = self.kind == "regression"
         return self.scores if is_number else np.asarray(self.scores > 0.5)
 
-    def shown(self, value: Any) -> str:
+    def format_value(self, value: Any) -> str:
         """Return a label or a guess as text."""
         if not self.classes:
             return f"{float(value):.4g}"

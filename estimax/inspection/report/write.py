@@ -45,7 +45,7 @@ class RunFacts:
     `estimax report` fills it from the run file.
 
     Attributes:
-      name: The name of the run, the title of the report. "" takes that of the folder.
+      name: The name of the run, the title of the report. "": the folder's name.
       settings: Every setting with its value and where it was set.
       environment: Versions of packages, the machine and so on, by name.
       commands: Shell commands that make the model again.
@@ -86,7 +86,7 @@ def write_report(
       input_fn: Function that returns the evaluation data; features must be a dict.
       path: The file to write; by default `report.html` in the model directory.
       train_input_fn: Function that returns the training data, of which a summary is
-        shown beside that of the evaluation data. Its first rows are read.
+        shown beside the summary of the evaluation data. Its first rows are read.
       group: Name of a feature that groups rows for ranking, such as a query or a user.
         The report then says how well rows are ordered within groups.
       weight: Name of the feature with the example weights; by default all weigh 1.
@@ -96,8 +96,9 @@ def write_report(
       importance_secs: Seconds after which no further feature is measured for its
         importance; 0 leaves importances out.
       evaluation: Name of the evaluation of this data, as given to `evaluate`. Its
-        metrics are shown if it evaluated the checkpoint; otherwise those of the rows of
-        the report. None shows those of any evaluation, an unnamed one first.
+        metrics are shown if it evaluated the checkpoint; otherwise the metrics of the
+        rows of the report. None shows the metrics of any evaluation, an unnamed one
+        first.
       facts: What to tell about the run itself.
 
     Returns:
@@ -125,7 +126,7 @@ def write_report(
     figures.check_installed()
     facts = facts or RunFacts()
     scanned = max_rows if group else _SCANNED_ROWS * max_rows
-    numbers, features, labels, batch_size = _sampled(
+    numbers, features, labels, batch_size = _sample_rows(
         estimator, input_fn, max_rows, scanned
     )
     rows = _rows(numbers, features, group, weight)
@@ -163,7 +164,7 @@ def write_report(
     return target
 
 
-def _sampled(
+def _sample_rows(
     estimator: Estimator, input_fn: InputFn, max_rows: int, scanned: int
 ) -> RowSample:
     """Return rows that are spread over the first `scanned` rows of an input."""
@@ -275,7 +276,7 @@ def _add_data(
         section.table(headings, cells)
         return
     scanned = _SCANNED_ROWS * max_rows
-    trained = _sampled(estimator, train_input_fn, max_rows, scanned)
+    trained = _sample_rows(estimator, train_input_fn, max_rows, scanned)
     section.text(
         f"{count:,} rows of the evaluation data and {len(trained.numbers):,} rows of "
         "the training data, spread over the files. Columns that differ may explain why "

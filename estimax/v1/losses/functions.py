@@ -6,16 +6,20 @@
 The formulas are in `metrics.losses` where a head has the same loss.
 """
 
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from estimax.core.docstrings import complete_docstring, format_entries
 from estimax.core.errors import SpecError
 from estimax.heads.labels import ClassLabels, labels_for
 from estimax.metrics import losses
 from estimax.metrics.metric import safe_div
-from estimax.v1.docstrings import document_loss
 from estimax.v1.losses.reduction import (
     DEFAULT,
     LOSSES,
@@ -24,6 +28,45 @@ from estimax.v1.losses.reduction import (
     validate_weights,
     weighted,
 )
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# Entries of `Args:` for the parameters that a docstring below does not explain.
+_ARGS = {
+    "labels": "True numbers, [B, D] or any shape.",
+    "predictions": "Predicted numbers, in the shape of the labels.",
+    "logits": "Logits, in the shape of the labels.",
+    "weights": (
+        "Weights: a scalar, or an array with as many axes as the labels, where each "
+        "is equal or 1, such as [B, 1]."
+    ),
+    "scope": "The name of the loss in the current variable scope, for `get_losses`.",
+    "loss_collection": "The collection that the result is added to; None for none.",
+    "reduction": (
+        "A `Reduction`. By default the sum is divided by the number of weights that "
+        "are not 0."
+    ),
+}
+
+
+def document_loss(function: _Function) -> _Function:
+    """Complete the docstring of a loss of labels and predictions, and return it."""
+    labels, predictions = list(inspect.signature(function).parameters)[:2]
+    shared = {
+        "Args": format_entries(_ARGS),
+        "Returns": (
+            "  A float32 scalar; an array in the shape of the labels for "
+            "`Reduction.NONE`."
+        ),
+        "Raises": format_entries(
+            {
+                "LabelError": f"The shapes of {labels} and {predictions} differ.",
+                "SpecError": "The weights do not fit, or the reduction is unknown.",
+            }
+        ),
+    }
+    opening = f"It is `tf.compat.v1.losses.{function.__name__}`."
+    return complete_docstring(function, shared, opening=opening)
 
 
 @document_loss

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from estimax.metrics.inputs import Data, broadcast_weights, check_given, required
+from estimax.metrics.inputs import Data, broadcast_weights, check_given, require
 from estimax.metrics.mean import strict_mean
 from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums
-from estimax.v1.docstrings import document_metric
+from estimax.v1.metrics.docstrings import document_metric
 
 
 @document_metric("a scalar within [0, 1], NaN if nothing was retrieved")
@@ -196,7 +196,7 @@ def _best_and_labels(
     k: int | None,
 ) -> tuple[jax.Array, jax.Array]:
     """Return the k classes with the highest scores [..., k] and the labels [..., L]."""
-    size = required("k", k)
+    size = require("k", k)
     if predictions is None:
         return _align_ids(labels, None, weights)
     scores = jnp.asarray(predictions)

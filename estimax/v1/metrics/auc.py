@@ -18,7 +18,7 @@ from estimax.metrics.auc import (
     interpolated_pr_area,
     step_areas,
 )
-from estimax.metrics.inputs import Data, required
+from estimax.metrics.inputs import Data, require
 from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums
 from estimax.metrics.thresholds import (
     EPSILON,
@@ -27,7 +27,7 @@ from estimax.metrics.thresholds import (
     counts_at,
     unit_scores,
 )
-from estimax.v1.docstrings import document_metric
+from estimax.v1.metrics.docstrings import document_metric
 
 # TF 1 adds this to the rates of the AUC, and EPSILON to those of operating points.
 _SMOOTHING = 1e-6
@@ -107,7 +107,7 @@ def sensitivity_at_specificity(
       >>> round(float(metric.compute()), 4)
       1.0
     """
-    target = required("specificity", specificity)
+    target = require("specificity", specificity)
     check_unit_interval("specificity", [target])
     inner = inner_thresholds(num_thresholds, None)
     grid = [-EPSILON, *inner, 1 + EPSILON]
@@ -143,7 +143,7 @@ def specificity_at_sensitivity(
       >>> round(float(metric.compute()), 4)
       1.0
     """
-    target = required("sensitivity", sensitivity)
+    target = require("sensitivity", sensitivity)
     check_unit_interval("sensitivity", [target])
     inner = inner_thresholds(num_thresholds, None)
     # The last threshold lies below 1, as in TF 1: a score of 1 passes all thresholds.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from estimax.metrics.inputs import Data, broadcast_weights, label_pair, required
+from estimax.metrics.inputs import Data, broadcast_weights, label_pair, require
 from estimax.metrics.metric import Accumulators, Result, Sums, from_sums
 from estimax.metrics.thresholds import (
     EPSILON,
@@ -26,7 +26,7 @@ from estimax.metrics.thresholds import (
     true_positive_count,
     unit_scores,
 )
-from estimax.v1.docstrings import document_metric
+from estimax.v1.metrics.docstrings import document_metric
 
 
 @document_metric("a scalar")
@@ -304,7 +304,7 @@ def _count_at_thresholds(
     result: Result,
 ) -> Sums:
     """Return a metric of scores at each threshold, in the user's order."""
-    asked = sort_thresholds(required("thresholds", thresholds))
+    asked = sort_thresholds(require("thresholds", thresholds))
     sums = counts_at(unit_scores(labels, predictions, weights), asked.ascending)
     return from_sums(sums, result, order=asked.order)
 

@@ -9,7 +9,7 @@ Errors are elementwise. Weights must broadcast to the values, else `MetricError`
 import jax
 import jax.numpy as jnp
 
-from estimax.metrics.inputs import Data, check_given, label_pair, required
+from estimax.metrics.inputs import Data, check_given, label_pair, require
 from estimax.metrics.mean import mean_tensor as keras_mean_tensor
 from estimax.metrics.mean import strict_mean
 from estimax.metrics.metric import (
@@ -22,7 +22,7 @@ from estimax.metrics.metric import (
 from estimax.metrics.multi_class import class_table
 from estimax.metrics.multi_class import mean_iou as keras_mean_iou
 from estimax.metrics.regression import number_pair, root
-from estimax.v1.docstrings import document_metric
+from estimax.v1.metrics.docstrings import document_metric
 
 
 @document_metric(
@@ -129,7 +129,7 @@ def percentage_below(
     """
     check_given(values=values, weights=weights)
     array = jnp.zeros(0) if values is None else jnp.asarray(values)
-    return strict_mean(array < required("threshold", threshold), weights)
+    return strict_mean(array < require("threshold", threshold), weights)
 
 
 @document_metric("a scalar")
@@ -258,7 +258,7 @@ def mean_cosine_distance(
       1.0
     """
     # Without data, use an empty array that has the axis `dim`.
-    axis = required("dim", dim)
+    axis = require("dim", dim)
     no_data = (0,) * (max(axis, -axis - 1) + 1)
     truth, values = number_pair(labels, predictions, weights, no_data=no_data)
     products = jnp.sum(truth * values, axis=axis, keepdims=labels is not None)
@@ -291,7 +291,7 @@ def mean_per_class_accuracy(
       >>> float(metric.compute())
       0.5
     """
-    classes = required("num_classes", num_classes)
+    classes = require("num_classes", num_classes)
     table = class_table(labels, predictions, weights, classes)
     sums = {"hits": jnp.diagonal(table), "count": jnp.sum(table, axis=1)}
     return from_sums(sums, _mean_accuracy)
@@ -322,7 +322,7 @@ def mean_iou(
       >>> round(float(mean_iou([0, 0, 1, 1], [0, 1, 1, 1], 3).compute()), 4)
       0.5833
     """
-    classes = required("num_classes", num_classes)
+    classes = require("num_classes", num_classes)
     return keras_mean_iou(labels, predictions, weights, num_classes=classes)
 
 
