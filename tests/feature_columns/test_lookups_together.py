@@ -73,7 +73,7 @@ def test_training_comes_to_the_same_bits_as_column_by_column(tmp_path, monkeypat
     together = trained(tmp_path / "together")
     # a b c d from h to; the others go by themselves, and all do where none is trained.
     assert set(seen) == {0, 7}
-    monkeypatch.setattr(EmbeddingColumn, "gathered", lambda *_: None)
+    monkeypatch.setattr(EmbeddingColumn, "gather_rows", lambda *_: None)
     apart = trained(tmp_path / "apart")
     assert together.keys() == apart.keys()
     assert any("embedding_weights" in name for name in together)
