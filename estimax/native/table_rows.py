@@ -1,4 +1,4 @@
-"""Embedding lookups, gradient sums and Adagrad updates by kernels that XLA calls.
+"""Embedding lookups, gradient sums and table updates by kernels that XLA calls.
 
     if table_rows.has_lookup_kernels():
         laid = table_rows.concat_rows([(table, ids), ...])      # [B, N]
@@ -13,9 +13,12 @@ batches of 1,024, Adagrad; nine rounds in turns): 5.4 ms of CPU time with the ke
 6.5 ms without. The update saves 9 % of the step, the lookups another 7 %; without the
 update kernel the lookups save nothing.
 
+Adam changes every row at every step. On the same shape, XLA takes 107 ms of CPU time
+for it and the kernel 15 ms, which is what reading and writing 1 GB takes.
+
 These functions are called while a program is traced. Call them only if
-`has_lookup_kernels` or `has_update_kernel` returns true: then the kernels agreed with
-NumPy on a tiny case in this process.
+`has_lookup_kernels`, `has_update_kernel` or `has_adam_kernel` returns true: then the
+kernels agreed with NumPy on a tiny case in this process.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +43,23 @@ def has_lookup_kernels() -> bool:
 def has_update_kernel() -> bool:
     """Return whether `update_adagrad` may be used in this process."""
     return _has_cpu() and loading.kernels("adagrad", _adagrad_agrees) is not None
+
+
+def has_adam_kernel() -> bool:
+    """Return whether `update_adam` may be used in this process."""
+    return _has_cpu() and loading.kernels("adam", _adam_agrees) is not None
+
+
+class AdamNumbers(NamedTuple):
+    """The numbers of one Adam step, scalars, in the order that the kernel reads."""
+
+    beta_1: Any
+    rest_1: Any  # the weight of the gradient in m
+    beta_2: Any
+    rest_2: Any  # the weight of the squared gradient in v
+    rate: Any  # the learning rate with both bias corrections
+    epsilon: Any
+    shrinkage: Any  # by which part of itself the table shrinks first; usually 0
 
 
 def concat_rows(parts: Sequence[tuple[jax.Array, jax.Array]]) -> jax.Array:
@@ -125,6 +145,47 @@ def update_adagrad(
     return updated, squares
 
 
+def update_adam(
+    table: jax.Array,
+    m: jax.Array,
+    v: jax.Array,
+    ids: jax.Array,
+    grads: jax.Array,
+    numbers: AdamNumbers,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Update a table and both moments in place, where a few rows have a gradient.
+
+    All other rows are updated with a gradient of 0. The change is
+    `rate * m / (sqrt(v) + epsilon)`, with the new moments.
+
+    Args:
+      table: float32 [V, D].
+      m: The first moment, float32 [V, D].
+      v: The second moment, float32 [V, D].
+      ids: Distinct ids, int32 [U], ascending; ids outside the table are padding.
+      grads: Gradients of the rows, float32 [U, D].
+      numbers: The numbers of this step.
+
+    Returns:
+      The new table, m and v.
+    """
+    _check("table", table, np.float32, (None, None))
+    _check("m", m, np.float32, table.shape)
+    _check("v", v, np.float32, table.shape)
+    _check("ids", ids, np.int32, (None,))
+    _check("grads", grads, np.float32, (ids.shape[0], table.shape[1]))
+    whole = _struct(table.shape)
+    first = 2 + len(numbers)
+    call = jax.ffi.ffi_call(
+        "estimax_adam",
+        (whole, whole, whole),
+        input_output_aliases={first + i: i for i in range(3)},
+    )
+    scalars = [jnp.asarray(value, jnp.float32) for value in numbers]
+    new, new_m, new_v = call(ids, grads, *scalars, table, m, v)
+    return new, new_m, new_v
+
+
 def _check(
     name: str, array: jax.Array, dtype: Any, shape: tuple[int | None, ...]
 ) -> None:
@@ -189,6 +250,24 @@ def _adagrad_agrees(kernels: ModuleType) -> bool:
     step = 0.5 * grads[:2] / (np.sqrt(new_squares[[1, 3]] + 1e-3) + 1e-4)
     new[[1, 3]] -= step
     return _agree(by_kernels, (new, new_squares), table, squares, ids, grads)
+
+
+def _adam_agrees(kernels: ModuleType) -> bool:
+    """Return whether an update of a tiny table agrees with NumPy."""
+    table = np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3)
+    m, v = table[::-1] / 7, table * table
+    ids = np.array([1, 3, 5, 7], np.int32)  # the last two are padding
+    grads = np.linspace(1, 2, 12, dtype=np.float32).reshape(4, 3)
+    numbers = AdamNumbers(0.9, 0.2, 0.99, 0.03, 0.5, 1e-3, 0.125)
+
+    def by_kernels(table: Any, m: Any, v: Any, ids: Any, grads: Any) -> Any:
+        return update_adam(table, m, v, ids, grads, numbers)
+
+    whole = np.zeros_like(table)
+    whole[[1, 3]] = grads[:2]
+    new_m, new_v = 0.9 * m + 0.2 * whole, 0.99 * v + 0.03 * whole**2
+    new = table - 0.125 * table - 0.5 * new_m / (np.sqrt(new_v) + 1e-3)
+    return _agree(by_kernels, (new, new_m, new_v), table, m, v, ids, grads)
 
 
 def _agree(by_kernels: Any, expected: Any, *arguments: Any) -> bool:

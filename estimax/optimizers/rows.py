@@ -11,6 +11,7 @@ them back. Donate table and slots to `jax.jit`, so that the update happens in pl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 
 from estimax.native import table_rows
 from estimax.optimizers.optimizer import Optimizer, update_array
-from estimax.optimizers.rules import AdagradRule, Rule, Slots
+from estimax.optimizers.rules import AdagradRule, AdamRule, Rule, Slots
 
 
 def init_slots(optimizer: Optimizer, table: jax.Array) -> Slots:
@@ -67,8 +68,8 @@ def update_rows(
       row_grads: The gradients of these rows [U, D]. A row with a zero gradient counts
         as touched.
       step: The number of updates before this one.
-      in_place: Whether a native kernel may be used, which exists for Adagrad on a CPU
-        and knows one device only.
+      in_place: Whether a native kernel may be used, which exists for Adagrad and Adam
+        on a CPU and knows one device only.
 
     Returns:
       The new table and slots.
@@ -84,21 +85,19 @@ def update_rows(
       [[0.0], [-0.5], [0.0]]
     """
     rule = _rule_of(optimizer)
-    if not optimizer.has_rows:
-        touched = jnp.zeros(table.shape[0], bool).at[unique_ids].set(True, mode="drop")
-        grads = _scatter(jnp.zeros_like(table), unique_ids, row_grads)
-        return update_touched(optimizer, table, slots, touched, grads, step)
     rate = optimizer.learning_rate_at(step)
     given = (table, slots, unique_ids, row_grads)
-    # The native kernel exists for Adagrad in float32 on a CPU. `platform_dependent`
-    # chooses when the program is lowered, since it may be lowered for another device.
-    gathered = partial(_update_gathered, rule, rate, step)
-    has_kernel = in_place and _can_update_in_place(*given)
-    if not isinstance(rule, AdagradRule) or not has_kernel:
-        return gathered(*given)
-    by_kernel = partial(_update_in_place, rule, rate)
+    by_xla = (
+        partial(_update_gathered, rule, rate, step)
+        if optimizer.has_rows
+        else partial(_update_scattered, optimizer, step)
+    )
+    by_kernel = _kernel_for(rule, rate, step, *given) if in_place else None
+    if by_kernel is None:
+        return by_xla(*given)
+    # Chosen when the program is lowered, since it may be lowered for another device.
     updated: tuple[jax.Array, Slots] = jax.lax.platform_dependent(
-        *given, cpu=by_kernel, default=gathered
+        *given, cpu=by_kernel, default=by_xla
     )
     return updated
 
@@ -226,7 +225,42 @@ def _update_gathered(
     return _scatter(table, unique_ids, rows), new_slots
 
 
-def _update_in_place(
+def _update_scattered(
+    optimizer: Optimizer,
+    step: jax.Array | int,
+    table: jax.Array,
+    slots: Slots,
+    unique_ids: jax.Array,
+    row_grads: jax.Array,
+) -> tuple[jax.Array, Slots]:
+    touched = jnp.zeros(table.shape[0], bool).at[unique_ids].set(True, mode="drop")
+    grads = _scatter(jnp.zeros_like(table), unique_ids, row_grads)
+    return update_touched(optimizer, table, slots, touched, grads, step)
+
+
+def _kernel_for(
+    rule: Rule,
+    rate: jax.Array,
+    step: jax.Array | int,
+    table: jax.Array,
+    slots: Slots,
+    unique_ids: jax.Array,
+    row_grads: jax.Array,
+) -> Callable[..., tuple[jax.Array, Slots]] | None:
+    """Return the native update of these arrays; None if there is none."""
+    arrays = (table, row_grads, *slots.values())
+    if any(array.dtype != jnp.float32 or array.ndim != 2 for array in arrays):
+        return None
+    if isinstance(rule, AdagradRule) and table_rows.has_update_kernel():
+        return partial(_update_adagrad, rule, rate)
+    if not isinstance(rule, AdamRule) or rule.lazy or rule.amsgrad:
+        return None
+    if not table_rows.has_adam_kernel():
+        return None
+    return partial(_update_adam, rule, rate, step)
+
+
+def _update_adagrad(
     rule: AdagradRule,
     rate: jax.Array,
     table: jax.Array,
@@ -246,12 +280,31 @@ def _update_in_place(
     return table, {"accumulator": squares}
 
 
-def _can_update_in_place(
-    table: jax.Array, slots: Slots, unique_ids: jax.Array, row_grads: jax.Array
-) -> bool:
-    arrays = (table, row_grads, *slots.values())
-    fits = all(array.dtype == jnp.float32 and array.ndim == 2 for array in arrays)
-    return fits and table_rows.has_update_kernel()
+def _update_adam(
+    rule: AdamRule,
+    rate: jax.Array,
+    step: jax.Array | int,
+    table: jax.Array,
+    slots: Slots,
+    unique_ids: jax.Array,
+    row_grads: jax.Array,
+) -> tuple[jax.Array, Slots]:
+    """Do what `_update_scattered` does in a native kernel, in one pass over memory."""
+    rest_1, rest_2 = rule.rests
+    numbers = table_rows.AdamNumbers(
+        beta_1=rule.beta_1,
+        rest_1=rest_1,
+        beta_2=rule.beta_2,
+        rest_2=rest_2,
+        rate=rule.corrected_rate(rate, jnp.asarray(step, jnp.int32)),
+        epsilon=rule.epsilon,
+        shrinkage=rate * rule.weight_decay,
+    )
+    ids = unique_ids.astype(jnp.int32)
+    table, m, v = table_rows.update_adam(
+        table, slots["m"], slots["v"], ids, row_grads, numbers
+    )
+    return table, {"m": m, "v": v}
 
 
 def _scatter(table: jax.Array, ids: jax.Array, rows: jax.Array) -> jax.Array:

@@ -389,14 +389,24 @@ class AdamRule(Rule):
         # Weight decay is decoupled: it shrinks w directly and does not enter m and v.
         if self.weight_decay:
             w = w - lr * self.weight_decay * w
-        # Both bias corrections are folded into the learning rate, as in TensorFlow.
-        # Correcting v itself instead would give epsilon another meaning.
-        rate = (
+        rate = self.corrected_rate(lr, step)
+        return w - rate * m / (jnp.sqrt(v) + self.epsilon), new
+
+    def corrected_rate(self, lr: jax.Array, step: jax.Array) -> jax.Array:
+        """Return the learning rate with both bias corrections, as in TensorFlow.
+
+        Correcting v itself instead would give epsilon another meaning.
+        """
+        return (
             lr
             * jnp.sqrt(_bias_correction(self.beta_2, step))
             / _bias_correction(self.beta_1, step)
         )
-        return w - rate * m / (jnp.sqrt(v) + self.epsilon), new
+
+    @property
+    def rests(self) -> tuple[float, float]:
+        """Return the weights of the gradient in m and of its square in v."""
+        return _rest(self.beta_1, self.generation), _rest(self.beta_2, self.generation)
 
 
 @dataclass(frozen=True)
@@ -469,13 +479,17 @@ def _zeros(w: jax.Array, *names: str) -> Slots:
 def _mean(
     mean: jax.Array, value: jax.Array, decay: float, generation: Generation = "legacy"
 ) -> jax.Array:
-    """Return decay * mean + (1 - decay) * value.
+    """Return decay * mean + (1 - decay) * value."""
+    return decay * mean + _rest(decay, generation) * value
+
+
+def _rest(decay: float, generation: Generation) -> float:
+    """Return 1 - decay, the weight of a new value in a mean.
 
     "v1" and "legacy" compute 1 - decay in float32, where 1 - 0.999 loses three digits.
     `_bias_correction` loses the same digits, so the two errors cancel.
     """
-    rest = 1 - decay if generation == "keras" else float(1 - np.float32(decay))
-    return decay * mean + rest * value
+    return 1 - decay if generation == "keras" else float(1 - np.float32(decay))
 
 
 def _bias_correction(decay: float, step: jax.Array) -> jax.Array:

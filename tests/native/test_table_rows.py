@@ -32,6 +32,7 @@ def ids(*values):
 
 ROWS = np.ones((2, 3), np.float32)
 ONE = np.float32(1)
+NUMBERS = table_rows.AdamNumbers(0.9, 0.1, 0.99, 0.01, 0.5, 1e-3, 0.0)
 WRONG = {
     "ids of floats": ("estimax_lay_rows", (2, 3), TABLE, ROWS[:, 0]),
     "too few ids": ("estimax_lay_rows", (2, 3), TABLE, ids(1)),
@@ -45,6 +46,7 @@ WRONG = {
     "a start below": ("estimax_add_rows", (4, 3), ROWS, ids(-9), ids(0, 1), ids(0, 1)),
     "too few places": ("estimax_add_rows", (4, 3), ROWS, ids(0), ids(0, 1), ids(0)),
     "nothing": ("estimax_add_rows", (4, 3)),
+    "one output of adam": ("estimax_adam", (4, 3), ids(0), ROWS[:1], *[ONE] * 7, TABLE),
     "one output": ("estimax_adagrad", (4, 3), ids(0), ROWS[:1], ONE, ONE, ONE, TABLE),
 }
 
@@ -53,8 +55,16 @@ WRONG = {
 def test_a_call_with_other_buffers_is_an_error(case):
     assert table_rows.has_lookup_kernels()
     assert table_rows.has_update_kernel()
+    assert table_rows.has_adam_kernel()
     with pytest.raises(jax.errors.JaxRuntimeError, match="was not written for"):
         jax.block_until_ready(call(*case))
+
+
+@pytest.mark.parametrize("wrong", [ids(2, 0), ids(1, 1)], ids=["unsorted", "repeated"])
+def test_adam_refuses_ids_that_do_not_ascend(wrong):
+    update = jax.jit(table_rows.update_adam)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="was not written for"):
+        jax.block_until_ready(update(TABLE, TABLE, TABLE, wrong, ROWS, NUMBERS))
 
 
 def test_functions_refuse_arrays_before_a_program_is_made():
@@ -62,6 +72,8 @@ def test_functions_refuse_arrays_before_a_program_is_made():
         table_rows.concat_rows([(TABLE, ROWS[:, 0])])
     with pytest.raises(ValueError, match=r"grads: expected float32 .1, 3."):
         table_rows.update_adagrad(TABLE, TABLE, ids(0), ROWS, ONE, (0, 0))
+    with pytest.raises(ValueError, match=r"v: expected float32 .4, 3., got .* .2, 3."):
+        table_rows.update_adam(TABLE, TABLE, ROWS, ids(0), ROWS[:1], NUMBERS)
     with pytest.raises(ValueError, match=r"columns 2.3 are not in"):
         table_rows.sum_row_gradients(ROWS, 2, ids(0, 1), ids(0, 1), (4, 3), ROWS)
 
@@ -70,6 +82,7 @@ def test_the_proof_runs_while_a_model_is_traced(fresh):
     def model(table):
         assert table_rows.has_lookup_kernels()
         assert table_rows.has_update_kernel()
+        assert table_rows.has_adam_kernel()
         return 2 * table
 
     text = jax.jit(model).lower(TABLE).as_text()
@@ -96,6 +109,7 @@ def test_off_leaves_all_to_xla(monkeypatch, caplog):
     monkeypatch.setattr("estimax.native.loading.setting", "off")
     assert not table_rows.has_lookup_kernels()
     assert not table_rows.has_update_kernel()
+    assert not table_rows.has_adam_kernel()
     assert not caplog.records
 
 

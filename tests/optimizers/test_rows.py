@@ -10,6 +10,8 @@ from estimax import optimizers
 from estimax.optimizers import Rule, sum_duplicates, update_rows, update_touched
 
 V, D = 50, 3
+# Rows 0, 7 and the last; too large and negative ids are padding, wherever they stand.
+EDGES = jnp.array([0, V, 7, -1, V - 1, 2**31 - 1], jnp.int32)
 
 BY_ROWS = {
     "SGD": optimizers.SGD(0.1),
@@ -188,7 +190,8 @@ def test_a_row_update_computes_nothing_as_large_as_the_table(name):
     assert large.memory_analysis().alias_size_in_bytes >= 32_000_000
 
 
-def test_the_check_sees_an_update_of_the_whole_table():
+def test_the_check_sees_an_update_of_the_whole_table(monkeypatch):
+    monkeypatch.setattr("estimax.native.loading.setting", "off")
     small, large = (compiled(WHOLE["Adam"], v) for v in (1_000, 1_000_000))
     assert large.cost_analysis()["flops"] > 100 * small.cost_analysis()["flops"]
 
@@ -216,6 +219,78 @@ def test_the_compiled_loop_of_adagrad_does_what_the_rule_does(generation, width)
     np.testing.assert_allclose(new, expected, rtol=1e-6, atol=1e-7)
     found = new_slots["accumulator"][jnp.array([0, 7, V - 1])]
     np.testing.assert_allclose(found, row_slots["accumulator"], rtol=1e-6)
+
+
+ADAMS = {
+    "legacy": optimizers.Adam(0.1),
+    "v1": optimizers.Adam(0.1, generation="v1"),
+    "keras": optimizers.Adam(0.1, generation="keras"),
+    "a schedule": optimizers.Adam(optimizers.exponential_decay(0.1, 3, 0.5)),
+    "a large epsilon": optimizers.Adam(0.1, epsilon=1.0),
+    "weight decay": optimizers.AdamW(0.1, weight_decay=0.1),
+}
+
+
+@pytest.mark.usefixtures("native_on")
+@pytest.mark.parametrize("name", ADAMS)
+@pytest.mark.parametrize("width", [1, 3, 16, 37])
+def test_the_compiled_pass_of_adam_does_what_the_rule_does(name, width):
+    optimizer, rng = ADAMS[name], np.random.default_rng(2)
+    table = jnp.asarray(rng.normal(size=(V, width)), jnp.float32)
+    ours = theirs = table, optimizers.init_slots(optimizer, table)
+    by_kernel = jax.jit(lambda *a: update_rows(optimizer, *a))
+    dense = jax.jit(lambda t, s, g, k: optimizer.apply(g, s, t, step=k))
+    assert "estimax_adam" in by_kernel.lower(*ours, EDGES, table[:6], 0).as_text()
+    for step in range(20):
+        # Gradients near epsilon and far from it, and rows left alone for many steps.
+        grads = rng.normal(size=(6, width)) * 10.0 ** rng.integers(-9, 3, (6, 1))
+        ids = EDGES if step in (0, 9) else jnp.full(6, V, jnp.int32)
+        grads = jnp.asarray(grads, jnp.float32)
+        whole = jnp.zeros_like(table).at[EDGES[::2]].set(grads[::2])
+        ours = by_kernel(*ours, ids, grads, step)
+        theirs = dense(*theirs, whole if ids is EDGES else 0 * whole, step)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-7),
+        ours,
+        theirs,
+    )
+
+
+@pytest.mark.usefixtures("native_on")
+def test_the_compiled_pass_of_adam_makes_nothing_as_large_as_the_table():
+    made = compiled(WHOLE["Adam"], 1_000_000)
+    assert made.memory_analysis().temp_size_in_bytes < 100_000
+    assert made.memory_analysis().alias_size_in_bytes >= 96_000_000
+
+
+@pytest.mark.usefixtures("native_on")
+def test_moments_of_a_row_that_is_left_alone_vanish_as_in_xla():
+    optimizer = optimizers.Adam(0.1, beta_1=0.5, beta_2=0.5)
+    table, slots = start(optimizer)
+    slots = {name: slot + 1.5e-35 for name, slot in slots.items()}
+    nothing = np.array([V], np.int32), np.zeros((1, D), np.float32)
+    by_kernel = jax.jit(lambda *a: update_rows(optimizer, *a))
+    by_xla = jax.jit(lambda *a: update_rows(optimizer, *a, in_place=False))
+    ours = theirs = table, slots
+    for step in range(40):  # through the numbers below the smallest normal one
+        ours = by_kernel(*ours, *nothing, step)
+        theirs = by_xla(*theirs, *nothing, step)
+        assert_same_bits(ours[1], theirs[1])
+    assert not np.asarray(ours[1]["v"]).any()
+
+
+@pytest.mark.usefixtures("native_on")
+def test_amsgrad_and_other_dtypes_are_left_to_xla():
+    ids, rows = next(random_steps())
+    for optimizer, dtype in [
+        (optimizers.Adam(0.1, amsgrad=True), jnp.float32),
+        (optimizers.Adam(0.1), jnp.bfloat16),
+    ]:
+        table = jnp.ones((V, D), dtype)
+        slots = optimizers.init_slots(optimizer, table)
+        update = jax.jit(lambda *a, by=optimizer: update_rows(by, *a))
+        text = update.lower(table, slots, ids, rows, 0).as_text()
+        assert "estimax_adam" not in text
 
 
 def test_duplicates_are_summed_sorted_and_padded():
