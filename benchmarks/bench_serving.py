@@ -18,7 +18,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -31,6 +30,7 @@ from typing import Any
 
 import machine
 import numpy as np
+from serving_start import free_port, serving, started
 
 import estimax as ex
 from estimax.serving.protos import message
@@ -116,11 +116,11 @@ def _write_requests(folder: Path) -> None:
 def _throughput(base: Path, folder: Path, options: argparse.Namespace) -> Any:
     """Race the server against its own ceiling, in turns."""
     found: dict[str, Any] = {}
-    with _serving(base, folder) as port, _constant(base / "1") as ceiling:
+    with serving(base, folder) as server, _constant(base / "1") as ceiling:
         for form in ("rows", "columns"):
             laps: dict[str, list[Any]] = {"estimax": [], "constant": []}
             for _ in range(options.rounds):
-                for racer, at in (("estimax", port), ("constant", ceiling)):
+                for racer, at in (("estimax", server.rest), ("constant", ceiling)):
                     laps[racer].append(_load(at, folder / f"{form}.json", options))
             found[form] = _compared(laps, "estimax", "constant")
     return found
@@ -129,21 +129,20 @@ def _throughput(base: Path, folder: Path, options: argparse.Namespace) -> Any:
 def _batching(base: Path, folder: Path, options: argparse.Namespace) -> Any:
     laps: dict[str, list[Any]] = {"on": [], "off": []}
     with (
-        _serving(base, folder) as on,
-        _serving(base, folder, "--no-enable-batching") as off,
+        serving(base, folder) as on,
+        serving(base, folder, "--no-enable-batching") as off,
     ):
         for _ in range(options.rounds):
-            for racer, at in (("on", on), ("off", off)):
+            for racer, at in (("on", on.rest), ("off", off.rest)):
                 laps[racer].append(_load(at, folder / "one.json", options))
     return _compared(laps, "on", "off")
 
 
 def _processor(base: Path, folder: Path, options: argparse.Namespace) -> Any:
     """Return the microseconds of processor time that the server takes for a request."""
-    grpc_port = _free_port()
     found: dict[str, Any] = {}
-    with _serving(base, folder, grpc_port=grpc_port) as port:
-        pid = _process_on(port)
+    with serving(base, folder, with_grpc=True) as server:
+        pid, port, grpc_port = server.process.pid, server.rest, server.grpc
         for name, body, at, connections, kind in (
             ("one row, REST, 64 connections", "one.json", port, 64, ()),
             ("one row, gRPC, 64 connections", "one.pb", grpc_port, 64, ("--grpc",)),
@@ -167,15 +166,6 @@ def _processor(base: Path, folder: Path, options: argparse.Namespace) -> Any:
     return found
 
 
-def _process_on(port: int) -> int:
-    """Return the process that listens on a port; benchmarks start it as a child."""
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if f"--rest-api-port\0{port}\0" in entry.read_text():
-                return int(entry.parent.name)
-    raise SystemExit(f"no process listens on port {port}")
-
-
 def _processor_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -194,7 +184,8 @@ def _compared(laps: dict[str, list[Any]], one: str, other: str) -> Any:
 
 def _swaps(base: Path, bundle: Path, folder: Path, options: argparse.Namespace) -> Any:
     """Replace the version again and again while requests come in."""
-    with _serving(base, folder) as port:
+    with serving(base, folder) as server:
+        port = server.rest
         idle = _load(port, folder / "one.json", options, seconds=4)
         stop = folder / "stop"
         command = _load_command(port, folder / "one.json", options, seconds=600)
@@ -227,7 +218,7 @@ def _starts(base: Path, folder: Path) -> Any:
     seconds = []
     for _ in range(2):
         start = time.perf_counter()
-        with _serving(base, folder, "--compilation-cache-dir", str(cache)):
+        with serving(base, folder, "--compilation-cache-dir", str(cache)):
             seconds.append(time.perf_counter() - start)
     return {"first": seconds[0], "second": seconds[1]}
 
@@ -256,54 +247,11 @@ def _load_command(
 
 
 @contextlib.contextmanager
-def _serving(
-    base: Path, folder: Path, *arguments: str, grpc_port: int = 0
-) -> Iterator[int]:
-    port = _free_port()
-    program = Path(sys.executable).parent / "estimax"
-    command = [str(program), "serve", f"m={base}"]
-    command += ["--rest-api-port", str(port), "--port", str(grpc_port)]
-    command += ["--host", "127.0.0.1"]
-    with (folder / "server.log").open("ab") as log:
-        process = subprocess.Popen([*command, *arguments], stdout=log, stderr=log)
-    with _ended(process):
-        _wait_until_ready(port, process)
-        yield port
-
-
-@contextlib.contextmanager
 def _constant(bundle: Path) -> Iterator[int]:
-    port = _free_port()
-    command = [sys.executable, str(HERE / "serving_constant.py"), bundle, str(port)]
-    process = subprocess.Popen(command)
-    with _ended(process):
-        _wait_until_ready(port, process)
+    port = free_port()
+    program = str(HERE / "serving_constant.py")
+    with started([sys.executable, program, str(bundle), str(port)], port):
         yield port
-
-
-@contextlib.contextmanager
-def _ended(process: subprocess.Popen[Any]) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _wait_until_ready(port: int, process: subprocess.Popen[Any]) -> None:
-    while process.poll() is None:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz"):
-                return
-        except OSError:
-            time.sleep(0.02)
-    raise SystemExit("the server ended")
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 if __name__ == "__main__":

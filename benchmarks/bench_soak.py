@@ -22,13 +22,10 @@ import contextlib
 import json
 import math
 import shutil
-import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +34,7 @@ import grpc
 import grpc.aio
 import machine
 import numpy as np
+from serving_start import Server, serving
 
 import estimax as ex
 from estimax.serving.protos import message
@@ -80,13 +78,12 @@ def main() -> None:
         base = folder / "model"
         seen = Seen()
         _publish(base, bundles[0], 1, seen)
-        with _serving(base, folder) as (process, rest, grpc_port):
-            found = asyncio.run(
-                _soak(options, seen, base, bundles, (process.pid, rest, grpc_port))
-            )
-            found["server_lived"] = process.poll() is None
-            process.terminate()
-            found["exit_status"] = process.wait(timeout=60)
+        cache = ("--compilation-cache-dir", str(folder / "cache"))
+        with serving(base, folder, *cache, with_grpc=True) as server:
+            found = asyncio.run(_soak(options, seen, base, bundles, server))
+            found["server_lived"] = server.process.poll() is None
+            server.process.terminate()
+            found["exit_status"] = server.process.wait(timeout=60)
         log = (folder / "server.log").read_text()
         found["tracebacks_in_the_log"] = log.count("Traceback")
     machine.write_result("soak", found)
@@ -148,18 +145,18 @@ async def _soak(
     seen: Seen,
     base: Path,
     bundles: list[tuple[Path, float]],
-    server: tuple[int, int, int],
+    server: Server,
 ) -> dict[str, Any]:
-    pid, rest, grpc_port = server
+    rest = server.rest
     stop = asyncio.Event()
     samples: list[dict[str, float]] = []
     good = [
         _repeat(stop, options.pause, _rest_client(rest, 1, seen, "REST"))
         for _ in range(options.connections)
     ]
-    good += [_repeat(stop, options.pause, _grpc_client(grpc_port, seen))]
+    good += [_repeat(stop, options.pause, _grpc_client(server.grpc, seen))]
     good += [_repeat(stop, 0.5, _health_client(rest, seen))]
-    good += [_repeat(stop, 5.0, _sampler(pid, samples))]
+    good += [_repeat(stop, 5.0, _sampler(server.process.pid, samples))]
     tasks = [asyncio.create_task(work) for work in good]
     await asyncio.sleep(options.idle_seconds)
     seen.phase = "loaded"
@@ -389,43 +386,6 @@ def _summary(seconds: list[float]) -> dict[str, float]:
         "p99": round(float(np.quantile(ordered, 0.99)), 2),
         "max": round(float(ordered[-1]), 2),
     }
-
-
-@contextlib.contextmanager
-def _serving(base: Path, folder: Path) -> Iterator[tuple[Any, int, int]]:
-    rest, grpc_port = _free_port(), _free_port()
-    program = Path(sys.executable).parent / "estimax"
-    command = [str(program), "serve", f"m={base}", "--host", "127.0.0.1"]
-    command += ["--rest-api-port", str(rest), "--port", str(grpc_port)]
-    command += ["--compilation-cache-dir", str(folder / "cache")]
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + 180
-        while not _is_ready(rest):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit((folder / "server.log").read_text())
-            time.sleep(0.1)
-        yield process, rest, grpc_port
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _is_ready(port: int) -> bool:
-    with (
-        contextlib.suppress(OSError),
-        socket.create_connection(("127.0.0.1", port)) as s,
-    ):
-        s.sendall(b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        return b" 200 " in s.recv(1000)
-    return False
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from estimax.core.lazy_names import (
-    import_name,
     is_module,
+    lazy_getattr,
     modules_of_names,
     public_names,
 )
@@ -45,12 +45,6 @@ class _Public(ModuleType):
 sys.modules[__name__].__class__ = _Public
 
 
-def __getattr__(name: str) -> Any:  # a package or one of its names
-    if name not in _MODULES:
-        _raise_missing(name)
-    return import_name(_MODULES[name])
-
-
 def _raise_missing(name: str) -> NoReturn:
     from estimax.core import migration
 
@@ -70,6 +64,9 @@ def _packages_with(name: str) -> list[str]:
         if name in public_names(folder):
             found.append(f"ex.{package}.{name}")
     return found
+
+
+__getattr__ = lazy_getattr(globals(), _MODULES, _raise_missing)  # packages, their names
 
 
 def __dir__() -> list[str]:

@@ -17,6 +17,8 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
+from estimax.core.lazy_names import is_alias
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "estimax"
 # Files outside of docs/ that are pages of the site.
@@ -105,13 +107,8 @@ def _modules_of(package: str) -> list[str]:
     """Return the public modules of a package, such as `v1`."""
     path = f"estimax.{package}"
     names = [name for module, name in _imports(_names_of(package)) if module == path]
-    aliases = [path.stem for path in _path_of(package).glob("*.py") if _is_alias(path)]
+    aliases = [path.stem for path in _path_of(package).glob("*.py") if is_alias(path)]
     return names + [name for name in sorted(aliases) if name not in names]
-
-
-def _is_alias(path: Path) -> bool:
-    """Return whether a file is only the public path of a module of another package."""
-    return path.read_text().startswith('"""The public path of `estimax.')
 
 
 def _hidden_by_modules(package: str) -> list[str]:

@@ -1,17 +1,37 @@
 """Names that a package imports when they are first used.
 
     _MODULES = modules_of_names(__file__)     # from the imports in `__init__.pyi`
-
-    def __getattr__(name):
-        return import_name(_MODULES[name])
+    __getattr__ = lazy_getattr(globals(), _MODULES, raise_missing)
 
 A stub file lists the names, so that type checkers and editors know them as well.
 """
 
 import ast
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+
+def lazy_getattr(
+    namespace: dict[str, Any],
+    modules: Mapping[str, str],
+    raise_missing: Callable[[str], NoReturn],
+) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package that imports names at their first use.
+
+    Args:
+      namespace: The globals of the package, which keep what was imported.
+      modules: The dotted path of each name.
+      raise_missing: Called with a name that is not among them.
+    """
+
+    def import_first(name: str) -> Any:
+        if name not in modules:
+            raise_missing(name)
+        return namespace.setdefault(name, import_name(modules[name]))
+
+    return import_first
 
 
 def modules_of_names(init_file: str) -> dict[str, str]:
@@ -55,3 +75,8 @@ def is_module(path: str) -> bool:
     """Return whether a dotted path within estimax is a module or a package."""
     file = Path(__file__).parents[2].joinpath(*path.split("."))
     return file.is_dir() or file.with_suffix(".py").is_file()
+
+
+def is_alias(path: Path) -> bool:
+    """Return whether a file is only the public path of a module of another package."""
+    return path.read_text().startswith('"""The public path of `estimax.')

@@ -5,10 +5,8 @@ loading and prediction. Names are imported when they are first used, so that a p
 that only starts others for batch scoring does not load jax. `__init__.pyi` lists them.
 """
 
-from typing import Any
-
 from estimax.core import migration
-from estimax.core.lazy_names import import_name, modules_of_names
+from estimax.core.lazy_names import lazy_getattr, modules_of_names
 
 __all__ = [
     "CLASSIFY",
@@ -44,9 +42,8 @@ __all__ = [
 ]
 
 _MODULES = modules_of_names(__file__)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        migration.missing("estimax.export", name, __all__)
-    return import_name(_MODULES[name])
+__getattr__ = lazy_getattr(
+    globals(),
+    _MODULES,
+    lambda name: migration.missing("estimax.export", name, __all__),
+)

@@ -8,10 +8,8 @@ What columns compute on the host is in `transforms`. A server imports that witho
 rest: names are imported when they are first used. `__init__.pyi` lists them.
 """
 
-from typing import Any
-
 from estimax.core import migration
-from estimax.core.lazy_names import import_name, modules_of_names
+from estimax.core.lazy_names import lazy_getattr, modules_of_names
 
 __all__ = [
     "BucketizedColumn",
@@ -69,9 +67,8 @@ __all__ = [
 ]
 
 _MODULES = modules_of_names(__file__)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        migration.missing("estimax.feature_columns", name, __all__)
-    return import_name(_MODULES[name])
+__getattr__ = lazy_getattr(
+    globals(),
+    _MODULES,
+    lambda name: migration.missing("estimax.feature_columns", name, __all__),
+)
