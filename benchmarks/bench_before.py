@@ -87,7 +87,7 @@ def _race(
 
 def _rows(folder: Path) -> csv_task.Setup:
     setup = csv_task.Setup(path=str(folder / "data.csv"))
-    csv_task.write_file(setup)
+    csv_task.write_files(setup)
     return setup
 
 

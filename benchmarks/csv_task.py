@@ -1,4 +1,4 @@
-"""The CSV task: a file of 40 columns, made once, and how both sides read it.
+"""The CSV task: files of 40 columns, made once, and how both sides read it.
 
 Half of the columns are numbers, of which some are missing, and half are short text, as
 in click logs. Imports nothing that takes time to import, as TensorFlow's side uses it.
@@ -15,9 +15,10 @@ from pacing import JsonSetup
 
 @dataclass(frozen=True)
 class Setup(JsonSetup):
-    """What is read: `columns` columns and `rows` rows of one file."""
+    """What is read: `columns` columns and `rows` rows, in `files` files."""
 
-    path: str
+    path: str  # a pattern if there are several files
+    files: int = 1
     columns: int = 40
     rows: int = 100_000
     batch_size: int = 1024
@@ -26,19 +27,17 @@ class Setup(JsonSetup):
     seed: int = 1
 
 
-def write_file(setup: Setup) -> None:
-    """Write the file, if it is not there."""
-    path = Path(setup.path)
-    if path.exists():
-        return
+def write_files(setup: Setup) -> None:
+    """Write the files, which have the same number of rows."""
     random.seed(setup.seed)
     kinds = [("int", "float", "text", "text")[i % 4] for i in range(setup.columns)]
     names = ",".join(f"{kind}_{i}" for i, kind in enumerate(kinds))
-    with path.open("w") as file:
-        file.write(f"{names},label\n")
-        for _ in range(setup.rows):
-            fields = [_field(kind) for kind in kinds]
-            file.write(",".join(fields) + f",{random.getrandbits(1)}\n")
+    for number in range(setup.files):
+        with Path(setup.path.replace("*", f"{number:06}")).open("w") as file:
+            file.write(f"{names},label\n")
+            for _ in range(setup.rows // setup.files):
+                fields = [_field(kind) for kind in kinds]
+                file.write(",".join(fields) + f",{random.getrandbits(1)}\n")
 
 
 def _field(kind: str) -> str:

@@ -164,6 +164,17 @@ def next_line(data: bytes, position: int) -> int:
     return end + 1 if data[end - 1 : end + 1] == b"\r\n" else end
 
 
+def are_whole(block: Block, ends: NDArray[np.int64], form: CsvFormat) -> bool:
+    """Return whether the parts of a block that end at `ends` have correct quotes.
+
+    A part whose last field is not closed would continue in the next part.
+    """
+    quotes = _find_quotes(block, form)
+    is_closed = np.searchsorted(quotes, ends) % 2 == 0
+    bad = _first_bad_quote(block, quotes, form, is_last=True)
+    return bool(is_closed.all()) and bad is None
+
+
 def check_whole(block: Block, lengths: NDArray[np.int64], form: CsvFormat) -> None:
     """Raise unless every record is one row; a block holds one record per line.
 

@@ -6,7 +6,7 @@
 pyarrow parses the rows of files. `decode_csv` uses a compiled loop, and pyarrow for the
 records that the loop does not take, which include all that are wrong. A block of a file
 starts at (byte, line): resuming seeks there and parses one block, however far into the
-data it is.
+data it is. Short files are parsed together, see `csv_joining`.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ from estimax.input.sources.csv_blocks import (
     read_first_row,
     read_rows,
 )
+from estimax.input.sources.csv_joining import join_rows, longest_to_join, parse_joined
 from estimax.input.sources.csv_schema import (
     BadRowError,
     Schema,
+    names_in,
     number_fields,
     parse,
-    read_header,
     split_row,
 )
-from estimax.input.sources.file_blocks import BlockStart, OpenFile
+from estimax.input.sources.file_blocks import BlockStart, JoinedFiles, OpenFile
 from estimax.input.streams.block_values import BlockValue
 from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.columns import DataColumn, row_of
@@ -51,6 +52,9 @@ _log = logging.getLogger("estimax")
 # The least number of bytes parsed at once after a bad row; it doubles with every good
 # block.
 _CAREFUL_BYTES = 1 << 14
+# The most files to join: parsing then takes a small part of the time, and the first
+# rows of a group do not wait long for the other files.
+_MOST_FILES = 256
 _LF = 0x0A
 
 
@@ -65,6 +69,11 @@ class CsvReader:
     _open: OpenFile = field(init=False)
     _most: int = field(init=False)  # bytes per block, fewer after a bad row
     _after_header: BlockStart | None = field(default=None, init=False)
+    # The bytes before the first row, of the last file whose header was checked.
+    _head: bytes = field(default=b"", init=False)
+    # Whether the last file was short: the next one is probably short, too.
+    _was_short: bool = field(default=False, init=False)
+    _most_files: int = field(default=2, init=False)  # to join, fewer after a failure
 
     def __post_init__(self) -> None:
         self._open = OpenFile(self.form.compression, self.end)
@@ -73,16 +82,39 @@ class CsvReader:
     def start(self, path: str) -> BlockStart:
         """Return the position after the header; raise if the header differs."""
         expected = self.schema.header
-        found = read_header(path, self.form)
+        file = self._open.get(path)
+        row, offset, line = read_first_row(file, self.form)
+        found = names_in(row, path, self.form)
         if expected is not None and found != expected:
             raise InputError(
                 f"{path}, line 1: the header differs from that of {self.first}: "
                 f"expected {', '.join(expected)}; found {', '.join(found or ())}. All "
                 "files must have the same columns in the same order."
             )
-        _, offset, line = read_first_row(self._open.get(path), self.form)
+        self._head = file.read_at(0, offset)
         self._after_header = (offset, line)
         return self._after_header
+
+    def join(self, paths: tuple[str, ...], first: int) -> JoinedFiles | None:
+        """Return the rows of the next short files whose header is the last one."""
+        if self._after_header is None or not self._was_short or self.end is not None:
+            return None
+        if self._most_files < 2:
+            self._most_files *= 2
+            return None
+        several = paths[first : first + self._most_files]
+        block, ends = join_rows(several, self._head, self.form)
+        if len(ends) < 2:
+            self._was_short = False
+            return None
+        parsed = parse_joined(block, ends, self.schema, self.form)
+        if parsed is None:
+            # Read the files with the error apart: their messages name file and line.
+            self._most_files = max(1, len(ends) // 8)
+            return None
+        self._most_files = min(2 * self._most_files, _MOST_FILES)
+        rows, row_ends = parsed
+        return JoinedFiles(rows, row_ends, self._after_header)
 
     def read(
         self, path: str, start: BlockStart, rows: int
@@ -110,6 +142,8 @@ class CsvReader:
                 raise
             block = replace(block, end=error.start)
             parsed = parse(block, self.schema, form)
+        if start == self._after_header:
+            self._was_short = block.end <= longest_to_join(self.form)
         return parsed, block.start_at(block.end)
 
     def close(self) -> None:

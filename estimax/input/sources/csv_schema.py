@@ -108,9 +108,15 @@ def read_header(given: str | ByteFile, form: CsvFormat) -> tuple[str, ...] | Non
         return None
     file = ByteFile(given, form.compression) if isinstance(given, str) else given
     row, _, _ = read_first_row(file, form)
-    path = file.path
     if isinstance(given, str):
         file.close()
+    return names_in(row, file.path, form)
+
+
+def names_in(row: bytes, path: str, form: CsvFormat) -> tuple[str, ...] | None:
+    """Return the names in the first row of a file; None if files have no header."""
+    if not form.header:
+        return None
     if not row:
         raise InputError(
             f"{path}, line 1: expected a header with the names of the columns, found "

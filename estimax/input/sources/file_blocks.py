@@ -7,6 +7,10 @@ returns the position after it. The position of a stream is (file, start of the b
 row in the block): resuming seeks there and reads one block, however far into the data
 it is. `ByteFile` reads bytes at an offset for formats that need them.
 
+Reading a file costs some fixed time, however short it is. A `JoiningReader` reads the
+rows of several short files as one block. The positions in it are those of each file, so
+they do not depend on which files were joined.
+
 `expand` finds the files that a path, a pattern or a list of these means. A pattern
 without a match, a folder, and a broken link are errors.
 
@@ -23,10 +27,11 @@ import codecs
 import glob
 import os
 import weakref
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 from estimax.core.errors import InputError, Remedy
 from estimax.input.streams.chunks import Chunk
@@ -172,6 +177,27 @@ class BlockReader(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class JoinedFiles:
+    """The rows of several whole files, one file after the other."""
+
+    block: Chunk
+    ends: Sequence[int]  # the row of the block after the last row of each file
+    start: BlockStart  # where the first row starts, the same in every file
+
+
+@runtime_checkable
+class JoiningReader(BlockReader, Protocol):
+    """A reader that can read several short files at once."""
+
+    def join(self, paths: tuple[str, ...], first: int) -> JoinedFiles | None:
+        """Return the rows of some files from number `first` on, two or more.
+
+        None if these files should be read one by one. It raises no error of a file:
+        such a file is not joined, and the error is raised when the file is read.
+        """
+
+
+@dataclass(frozen=True, eq=False)
 class FileBlocks:
     """The rows of files of one format, one file after the other."""
 
@@ -194,13 +220,16 @@ class FileBlocksStream:
     ) -> None:
         self._paths = paths
         self._reader = reader
+        self._joins = reader if isinstance(reader, JoiningReader) else None
         self._counters = counters
+        # Of the block; the first of the files if the block is of several.
         self._file = 0
         # Of the block; None before the first block of a file.
         self._start: BlockStart | None = None
         self._row = 0  # in the block
         self._block: Chunk | None = None
-        self._next: BlockStart = ()  # the start of the block after this one
+        self._joined: JoinedFiles | None = None  # if the block is of several files
+        self._next: BlockStart | None = None  # the start of the block after this one
 
     def read(self, n: int) -> Chunk | None:
         """Return up to n rows of the block, or of the next one; None at the end."""
@@ -214,6 +243,9 @@ class FileBlocksStream:
                 # the row is then in a later block.
                 self._row -= rows
                 self._block, self._start = None, self._next
+                if self._joined is not None:
+                    self._file += len(self._joined.ends)
+                    self._joined = None
             if len(out):
                 return out
         return None
@@ -221,6 +253,8 @@ class FileBlocksStream:
     def _load(self, wanted: int) -> bool:
         """Read the next block; return False at the end of the last file."""
         while self._file < len(self._paths):
+            if self._load_joined():
+                return True
             path = self._paths[self._file]
             self._counters.opened.setdefault(path)
             try:
@@ -241,30 +275,53 @@ class FileBlocksStream:
         self._reader.close()
         return False
 
+    def _load_joined(self) -> bool:
+        """Read several files as one block; return False if that is not possible."""
+        if self._joins is None or self._start is not None or self._row:
+            return False
+        joined = self._joins.join(self._paths, self._file)
+        if joined is None:
+            return False
+        self._block, self._joined, self._next = joined.block, joined, None
+        after = self._file + len(joined.ends)
+        self._counters.opened.update(dict.fromkeys(self._paths[self._file : after]))
+        return True
+
     def get_state(self) -> State:
         """Return the file, the start of the block ("place"), and the row in it."""
+        file, start, row = self._position()
         return {
-            "file": self._file,
-            "name": self._name(),
-            "place": self._start and list(self._start),
-            "row": self._row,
+            "file": file,
+            "name": self._name(file),
+            "place": start and list(start),
+            "row": row,
         }
+
+    def _position(self) -> tuple[int, BlockStart | None, int]:
+        """Return the position in the file of the next row."""
+        if self._joined is None:
+            return self._file, self._start, self._row
+        number = bisect_right(self._joined.ends, self._row)
+        row = self._row - (self._joined.ends[number - 1] if number else 0)
+        return self._file + number, self._joined.start if row else None, row
 
     def set_state(self, state: State) -> None:
         """Go to a position; the block is read again at the next read."""
         self._file, self._row = int(state["file"]), int(state["row"])
         start = state["place"]
         self._start = None if start is None else tuple(map(int, start))
-        self._block = None
-        check_same("the next file in the list", state["name"], self._name())
+        self._block = self._joined = None
+        name = self._name(self._file)
+        check_same("the next file in the list", state["name"], name)
 
-    def _name(self) -> str:
-        ended = self._file >= len(self._paths)
-        return "" if ended else os.path.basename(self._paths[self._file])
+    def _name(self, file: int) -> str:
+        ended = file >= len(self._paths)
+        return "" if ended else os.path.basename(self._paths[file])
 
     def close(self) -> None:
         """Release the block and close the file."""
-        self._block = None
+        self._file, self._start, self._row = self._position()
+        self._block = self._joined = None
         self._reader.close()
 
 
