@@ -1,6 +1,7 @@
 """Starting the training program, watching it, and comparing what it left behind."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -88,9 +89,9 @@ class Run:
     @property
     def step(self):
         """The last step printed since the last start; None before the first."""
-        printed = self.log[self._printed_before :].splitlines()
-        steps = [line for line in printed if line.startswith("step ")]
-        return int(steps[-1].split()[1]) if steps else None
+        # A signal's warning may come between a printed step and its end of line.
+        steps = re.findall(r"^step (\d+)", self.log[self._printed_before :], re.M)
+        return int(steps[-1]) if steps else None
 
     @property
     def is_running(self):
