@@ -12,6 +12,7 @@ The step then updates the gathered rows (`training/steps.py`).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -420,8 +421,15 @@ def _initializer(table: EmbeddingTable, place: VariablePlace) -> Initializer:
         return lambda key, shape, dtype: _load_rows(table, place, shape)
     if table.initializer is not None:
         return table.initializer
+    return _default_initializer(table.dimension)
+
+
+@functools.cache
+def _default_initializer(dimension: int) -> Initializer:
+    """Return one function for all tables of a width, so that it is compiled once."""
     # Drawn again beyond ±2σ and not rescaled, as in TensorFlow.
-    return _by_blocks(nn.initializers.truncated_normal(table.dimension**-0.5))
+    normal = nn.initializers.truncated_normal(dimension**-0.5)
+    return variables.apart(_by_blocks(normal))
 
 
 def _load_rows(

@@ -86,6 +86,8 @@ def table_rows(
     trainable: bool,
 ) -> jax.Array:
     """Look up ids [B, …] in a table that is updated by row; return rows [B, …, D]."""
+    if variables.is_pure(initializer):
+        initializer = variables.apart(initializer)
 
     def start(key: jax.Array, size: tuple[int, int]) -> Any:
         return initializer(key, size, jnp.float32)

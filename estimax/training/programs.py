@@ -33,6 +33,7 @@ from estimax.staging.packing import Packed, unpack
 from estimax.training import logged_values, nonfinite, steps
 from estimax.training.advice import advice_on_tables
 from estimax.training.apply_updates import init_groups
+from estimax.training.initial_values import draw_apart
 from estimax.training.model import Variables, apply
 from estimax.training.recording import Recording
 from estimax.training.updates import UpdatePlan, VariableUpdate
@@ -246,6 +247,8 @@ def _compile_init(
     updates: UpdatePlan,
 ) -> Callable[[jax.Array, Packed], TrainState]:
     init = _unpacking(steps.make_init(updates))
+    if updates.placement.is_one_device and not updates.model.eager:
+        return draw_apart(init, _run_once())
     return jax.jit(init, compiler_options=_run_once())
 
 

@@ -1,5 +1,6 @@
 """Additions to Flax: `model_fn` as a module, variable scopes, tables updated by row."""
 
+from estimax.staging.variables.apart import apart, is_pure
 from estimax.staging.variables.declare import (
     AUTO_REUSE,
     ModelModule,
@@ -41,6 +42,7 @@ __all__ = [
     "GraphKeys",
     "ModelModule",
     "VariableScope",
+    "apart",
     "assign",
     "computing_in",
     "current_module",
@@ -52,6 +54,7 @@ __all__ = [
     "get_or_create_global_step",
     "get_variable",
     "get_variable_scope",
+    "is_pure",
     "lookup",
     "lookup_declared",
     "model_scope",
