@@ -19,6 +19,7 @@ from estimax import optimizers
 from estimax.core.state import TrainState
 from estimax.staging import OUT_OF_RANGE
 from estimax.staging.host_plan import AccumulatedBatch, PreparedBatch
+from estimax.training.max_pooling import with_fast_max_pooling
 from estimax.training.model import Applied, Variables, apply, logged_arrays, rows_of
 from estimax.training.table_rows import (
     Batch,
@@ -75,7 +76,10 @@ def compute_gradients(
                 {name: looked_up_ids(applied.lookups, name) for name in zeros},
             )
 
-        gradient = jax.value_and_grad(loss_fn, argnums=(0, 1, 2), has_aux=True)
+        loss_of = loss_fn
+        if updates.has_max_pooling:
+            loss_of = with_fast_max_pooling(loss_fn)
+        gradient = jax.value_and_grad(loss_of, argnums=(0, 1, 2), has_aux=True)
         (loss, aux), (whole, row_grads, found_grads) = gradient(trained, rows, zeros)
         model_state, named, touched, rates, ids = aux
         unique = {}

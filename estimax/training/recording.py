@@ -25,6 +25,7 @@ from estimax.core.spec import EstimatorSpec, Mode, ModeKeys
 from estimax.feature_columns import transforms
 from estimax.staging import host_plan as plans
 from estimax.staging.trace import Lookup, Origin
+from estimax.training import max_pooling
 from estimax.training.model import (
     BatchStructure,
     ModelFunction,
@@ -52,6 +53,7 @@ class Recording:
     structure: BatchStructure
     has_convolutions: bool
     graph: Callable[[], bytes] | None  # the model as a GraphDef; None if it is eager
+    has_max_pooling: bool = False  # always False for an eager model
 
 
 def record(
@@ -94,6 +96,7 @@ def record(
         structure=structure,
         has_convolutions=traced.has_convolutions,
         graph=traced.graph,
+        has_max_pooling=traced.has_max_pooling,
     )
 
 
@@ -106,6 +109,7 @@ class _Traced(NamedTuple):
     used: set[str]  # names of the raw arrays that the model reads
     has_convolutions: bool = False
     graph: Callable[[], bytes] | None = None
+    has_max_pooling: bool = False
 
 
 def _trace_model(model: ModelFunction, batch: plans.RawBatch) -> _Traced:
@@ -160,6 +164,7 @@ def _trace_model(model: ModelFunction, batch: plans.RawBatch) -> _Traced:
         _used_names(made.jaxpr, arrays) | _used_names(jaxpr.jaxpr, arrays),
         _contains(jaxpr.jaxpr, "conv_general_dilated"),
         partial(graph_def, jaxpr.jaxpr, constants, (shapes, arrays), outputs),
+        _contains(jaxpr.jaxpr, max_pooling.PRIMITIVE),
     )
 
 

@@ -64,6 +64,7 @@ class UpdatePlan:
     param_groups: dict[str, int | None]  # index into train_op.groups; None: frozen
     tables: dict[str, TableUpdate]
     average_decay: float | None = None  # of moving averages; None keeps none
+    has_max_pooling: bool = False  # gets a faster gradient; see `max_pooling.py`
 
     @classmethod
     def from_recording(
@@ -97,6 +98,7 @@ class UpdatePlan:
             {name: group_of[name] for name in shapes.params},
             tables,
             average_decay,
+            recording.has_max_pooling,
         )
 
     def optimizer(self, group: int) -> optimizers.Optimizer:
