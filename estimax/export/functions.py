@@ -197,7 +197,7 @@ def _forget_dropped_programs() -> None:
         ("jax._src.export._export", "_call_exported_abstract_eval"),
     ):
         # Not public. A version of jax without them keeps the programs.
-        cache = getattr(sys.modules.get(module), name, None)
+        cache: Any = getattr(sys.modules.get(module), name, None)
         if hasattr(cache, "cache_clear"):
             cache.cache_clear()
 
