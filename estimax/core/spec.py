@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -22,7 +22,6 @@ import numpy as np
 from estimax.core.device_dtypes import is_host_value
 from estimax.core.errors import SpecError
 
-ModelFn = Callable[..., "EstimatorSpec"]
 Mode = Literal["train", "eval", "infer"]
 
 

@@ -41,7 +41,6 @@ from estimax.config.schema.section import (
     calls,
 )
 
-Combiner = Literal["mean", "sum", "sqrtn"]
 Initializer = Literal[
     "glorot_normal",
     "glorot_uniform",
