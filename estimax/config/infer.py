@@ -11,6 +11,7 @@ with it when it is loaded. The rules are plain:
 - A whole number with few small values is a category.
 - Text is a vocabulary of the words in the data, or hashed if there are too many.
 - Columns that cannot help are left out: constants, dates, numbered rows, free text.
+- Columns that give the label away are left out; see `leaks`.
 - The task follows from the label: two values are binary, a few are classes, other
   numbers are a regression.
 """
@@ -19,10 +20,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from estimax.config.leaks import find_leaks
 from estimax.config.profile import ColumnProfile, TableProfile
 from estimax.core.errors import ConfigError, LabelError, did_you_mean
 
@@ -75,6 +77,7 @@ class Inferred:
     delimiter: str
     format: str
     train_rows: int
+    leaks: tuple[str, ...] = ()  # skipped columns that alone predict the label
 
     @property
     def batch_size(self) -> int:
@@ -143,6 +146,8 @@ def infer(
     *,
     train_share: float = 1.0,
     weight: str | None = None,
+    drop: Collection[str] = (),
+    keep: Collection[str] = (),
 ) -> Inferred:
     """Choose features, model and training for a table.
 
@@ -151,6 +156,8 @@ def infer(
       label: The column to predict.
       train_share: The part of the rows that is trained on.
       weight: A column of example weights, which is not a feature.
+      drop: Columns to leave out.
+      keep: Columns to keep although they alone predict the label.
 
     Raises:
       ConfigError: There is no such column, or no column that can be a feature.
@@ -166,10 +173,14 @@ def infer(
     features: list[InferredFeature] = []
     skipped: list[tuple[str, str]] = []
     taken: set[str] = set()
+    unjudged = {label, weight, *drop, *keep}
+    judged = [column for column in table.columns if column.name not in unjudged]
+    leaks = _leaks(table, label, task, judged)
     for column in table.columns:
         if column.name in (label, weight):
             continue
-        reason = _useless(column)
+        reason = "was dropped" if column.name in drop else _useless(column)
+        reason = reason or leaks.get(column.name)
         if reason is not None:
             skipped.append((column.name, reason))
             continue
@@ -189,6 +200,26 @@ def infer(
         table.delimiter,
         table.format,
         rows,
+        tuple(name for name, _ in skipped if name in leaks),
+    )
+
+
+def _leaks(
+    table: TableProfile,
+    label: str,
+    task: InferredTask,
+    columns: list[ColumnProfile],
+) -> dict[str, str]:
+    """Return the columns that alone predict the label, each with the reason."""
+    if table.sample is None:
+        return {}
+    columns = [column for column in columns if _useless(column) is None]
+    return find_leaks(
+        table.sample,
+        label,
+        [column.name for column in columns],
+        numeric={column.name for column in columns if column.kind != "text"},
+        is_regression=task.head["type"] == "regression",
     )
 
 

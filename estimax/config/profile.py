@@ -17,7 +17,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # loads pyarrow
 ProfileKind = Literal["int", "float", "text"]
 MOST_ROWS = 500_000
 _QUANTILES = 10
+_SAMPLE_ROWS = 10_000  # kept of a table, for questions about several columns
 _MOST_WORDS = 50  # kept of a column, most frequent first
 # Texts that other programs write for a missing value.
 NULL_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?")
@@ -73,6 +74,8 @@ class TableProfile:
     is_complete: bool  # whether all rows were read
     columns: tuple[ColumnProfile, ...]
     delimiter: str = ","
+    # Up to 10,000 rows as a pyarrow table of text, evenly chosen; pyarrow has no types.
+    sample: Any = field(default=None, compare=False, repr=False)
 
     def column(self, name: str) -> ColumnProfile:
         """Return a column by its name."""
@@ -131,7 +134,24 @@ def profile(
         for i, name in enumerate(table.column_names)
     )
     form = format_of(path)
-    return TableProfile(path, form, table.num_rows, is_complete, columns, delimiter)
+    return TableProfile(
+        path,
+        form,
+        table.num_rows,
+        is_complete,
+        columns,
+        delimiter,
+        _evenly_chosen(table, _SAMPLE_ROWS),
+    )
+
+
+def _evenly_chosen(table: Any, most: int) -> Any:
+    import numpy as np
+
+    rows = table.num_rows
+    if rows <= most:
+        return table
+    return table.take(np.linspace(0, rows - 1, most).astype(np.int64))
 
 
 def read_texts(

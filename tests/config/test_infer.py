@@ -22,6 +22,11 @@ CHANCE = random.Random(1)
 NUMBER = CHANCE.gauss
 
 
+def coin(row):
+    """A label that no column knows."""
+    return random.Random(row).randrange(2)
+
+
 def inferred(folder, **columns):
     given = {"x": lambda row: round(NUMBER(0, 1), 3), **columns}
     return infer(table_of(folder, given), "y")
@@ -56,7 +61,7 @@ def test_features_follow_from_the_columns(tmp_path):
         city=lambda row: f"c{row % 30}",
         gap=lambda row: "" if row % 10 == 0 else round(NUMBER(5, 2), 2),
         money=lambda row: round(2.0 ** (row / 9)),
-        y=lambda row: row % 2,
+        y=coin,
     )
     sections = {f.name: f.section for f in found.features}
     assert sections["x"] == {"type": "numeric", "normalize": "zscore"}
@@ -78,7 +83,7 @@ def test_columns_that_cannot_help_are_left_out_with_the_reason(tmp_path):
         nothing=lambda row: "",
         day=lambda row: f"2020-01-{1 + row % 28:02}",
         name=lambda row: f"person {row}",
-        y=lambda row: row % 2,
+        y=coin,
     )
     reasons = dict(found.skipped)
     assert reasons.keys() == {"row_id", "same", "nothing", "day", "name"}
@@ -94,7 +99,7 @@ def test_names_that_are_no_words_are_replaced(tmp_path):
 
 
 def test_a_small_table_is_read_often_and_a_large_one_twice(tmp_path):
-    found = inferred(tmp_path, y=lambda row: row % 2)
+    found = inferred(tmp_path, y=coin)
     assert (found.batch_size, found.epochs) == (32, 50)
 
 
@@ -118,3 +123,19 @@ def test_a_table_without_features_is_told(tmp_path):
     table = table_of(tmp_path, {"same": lambda row: 1, "y": lambda row: row % 2})
     with pytest.raises(ConfigError, match="no column besides 'y'"):
         infer(table, "y")
+
+
+def test_a_column_that_predicts_the_label_is_left_out_unless_it_is_kept(tmp_path):
+    columns = {"x": lambda row: NUMBER(0, 1), "copy": coin, "late": coin}
+    table = table_of(tmp_path, columns)
+    found = infer(table, "late")
+    assert found.leaks == ("copy",)
+    assert "alone predicts the label" in dict(found.skipped)["copy"]
+    kept = infer(table, "late", keep=["copy"])
+    assert [f.name for f in kept.features if "buckets" not in f.name] == ["x", "copy"]
+
+
+def test_a_dropped_column_is_left_out(tmp_path):
+    columns = {"x": lambda row: NUMBER(0, 1), "z": coin, "y": lambda row: row % 2}
+    found = infer(table_of(tmp_path, columns), "y", drop=["z"])
+    assert dict(found.skipped) == {"z": "was dropped"}
