@@ -198,7 +198,8 @@ def _report(table: TableProfile, inferred: Inferred, path: Path) -> None:
         names = shlex.quote(",".join(inferred.leaks))
         note(f"  if they are known before the label, use --keep {names}")
     if not table.is_complete:
-        note(f"  only the first {table.rows:,} rows were looked at", "yellow")
+        seen = table.columns[0].rows
+        note(f"  {seen:,} rows, evenly chosen from the whole file, were looked at")
     note("next:")
     note(f"  estimax check {shlex.quote(str(path))} --data", "cyan")
     note(f"  estimax train {shlex.quote(str(path))}", "cyan")

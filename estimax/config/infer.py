@@ -32,6 +32,7 @@ _MOST_CLASSES = 100
 _MOST_INT_CLASSES = 20  # whole numbers with more values are a regression
 _MOST_WORDS = 10_000  # of a vocabulary; a column with more is hashed
 _MOST_IDS = 24  # values of a whole number that is a category
+_SHUFFLED_VALUES = 64_000_000  # in the shuffle buffer, about 500 MB
 _SMALL_ROWS = 2_000  # a table with fewer is small: fewer units, smaller steps
 _FEW_WORDS = 8  # one-hot encoded instead of embedded
 _LONG_TAIL = 3.0  # skew from which the logarithm is taken
@@ -96,6 +97,13 @@ class Inferred:
         """The number of training steps."""
         return math.ceil(self.epochs * self.train_rows / self.batch_size)
 
+    @property
+    def shuffled_rows(self) -> int:
+        """The rows of the shuffle buffer: all, up to 64 million values."""
+        own = [f for f in self.features if f.section.get("type") != "bucketized"]
+        most = _SHUFFLED_VALUES // (len(own) + 1)
+        return max(1, min(self.train_rows, most))
+
     def data(self) -> dict[str, Any]:
         """Return the section `data` without its sources."""
         words = self.task.vocabulary
@@ -116,9 +124,8 @@ class Inferred:
             source["csv"] = options
         if not for_training:
             return source | {"batch_size": 4096}
-        rows = min(self.train_rows, 300_000)
         return source | {
-            "shuffle": {"buffer_rows": rows},
+            "shuffle": {"buffer_rows": self.shuffled_rows},
             "batch_size": self.batch_size,
             "epochs": self.epochs,
         }
@@ -190,7 +197,9 @@ def infer(
             f"{table.path}: no column besides {label!r} can be a feature: "
             + "; ".join(f"{name!r}: {reason}" for name, reason in skipped)
         )
-    rows = max(1, round(table.column(label).present * train_share))
+    of_label = table.column(label)
+    labelled = table.rows * of_label.present / of_label.rows
+    rows = max(1, round(labelled * train_share))
     return Inferred(
         label,
         task,

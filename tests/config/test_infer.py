@@ -1,5 +1,6 @@
 """Features, task and model chosen for a table."""
 
+import dataclasses
 import random
 
 import pytest
@@ -139,3 +140,20 @@ def test_a_dropped_column_is_left_out(tmp_path):
     columns = {"x": lambda row: NUMBER(0, 1), "z": coin, "y": lambda row: row % 2}
     found = infer(table_of(tmp_path, columns), "y", drop=["z"])
     assert dict(found.skipped) == {"z": "was dropped"}
+
+
+def test_steps_are_planned_with_all_rows_of_a_long_table(tmp_path):
+    columns = {"x": lambda row: NUMBER(0, 1), "y": coin}
+    whole = table_of(tmp_path, columns)
+    part = profile(str(tmp_path / "t.csv"), most_rows=60)
+    assert not part.is_complete
+    found = infer(part, "y")
+    assert found.steps == infer(whole, "y").steps
+    assert found.source(for_training=True)["shuffle"] == {"buffer_rows": 200}
+
+
+def test_the_shuffle_buffer_holds_at_most_64_million_values(tmp_path):
+    columns = {"x": lambda row: NUMBER(0, 1), "y": coin}
+    found = infer(table_of(tmp_path, columns), "y")
+    large = dataclasses.replace(found, train_rows=50_000_000)
+    assert large.shuffled_rows == 32_000_000, "two columns: x and the label"
