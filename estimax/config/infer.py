@@ -41,6 +41,8 @@ _LABEL_NAMES = (
     *("is_fraud", "clicked", "click", "churn", "churned", "survived", "converted"),
     *("income", "species", "diagnosis", "price", "quality", "late", "default"),
 )
+# Numbers with these names are codes, whose order and distance mean nothing.
+_CODE_NAME = re.compile(r"(^|[_ .])(zip|(zip|post|postal)[_ ]?code|plz)$", re.I)
 _ID_NAME = re.compile(r"(^|[_ .])(id|uuid|guid|index|row|rownum|rowid|key)$", re.I)
 
 
@@ -191,7 +193,7 @@ def infer(
         if reason is not None:
             skipped.append((column.name, reason))
             continue
-        features += _features(column, taken)
+        features += _features(column, taken, is_csv=table.format == "csv")
     if not features:
         raise ConfigError(
             f"{table.path}: no column besides {label!r} can be a feature: "
@@ -306,8 +308,11 @@ def _useless(column: ColumnProfile) -> str | None:
     return None
 
 
-def _features(column: ColumnProfile, taken: set[str]) -> list[InferredFeature]:
-    if column.kind == "text":
+def _features(
+    column: ColumnProfile, taken: set[str], *, is_csv: bool
+) -> list[InferredFeature]:
+    is_code = column.kind == "int" and _CODE_NAME.search(column.name)
+    if column.kind == "text" or (is_code and is_csv):
         return [_words_feature(column, taken)]
     name = _name(column.name, taken)
     key = _column_key(name, column)
@@ -323,7 +328,7 @@ def _features(column: ColumnProfile, taken: set[str]) -> list[InferredFeature]:
     if column.missing:
         section["default"] = "mean"
         remark += _missing(column)
-    if column.low >= 0 and column.skew > _LONG_TAIL:
+    if column.low >= 0 and column.skew > _LONG_TAIL and column.distinct > 2:
         section["transform"] = "log1p"
         remark += ", long tail"
     section["normalize"] = "zscore"

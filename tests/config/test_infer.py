@@ -157,3 +157,17 @@ def test_the_shuffle_buffer_holds_at_most_64_million_values(tmp_path):
     found = infer(table_of(tmp_path, columns), "y")
     large = dataclasses.replace(found, train_rows=50_000_000)
     assert large.shuffled_rows == 32_000_000, "two columns: x and the label"
+
+
+def test_a_column_of_two_values_has_no_long_tail(tmp_path):
+    found = inferred(tmp_path, rare=lambda row: int(row % 40 == 0), y=coin)
+    sections = {f.name: f.section for f in found.features}
+    assert "transform" not in sections["rare"]
+
+
+@pytest.mark.parametrize("name", ["zip", "Zip Code", "home_zipcode", "postcode"])
+def test_zip_codes_are_words(tmp_path, name):
+    columns = {"x": lambda row: NUMBER(0, 1), name: lambda row: 10115 + row % 40}
+    found = infer(table_of(tmp_path, {**columns, "y": coin}), "y")
+    assert found.features[-1].section["type"] == "vocabulary"
+    assert found.features[-1].section["from_data"] == {}
