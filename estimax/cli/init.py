@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +36,14 @@ def init(
     name: str | None,
     *,
     force: bool,
+    drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
 ) -> None:
     """Write a run file for a table.
 
     Without `test`, the run file splits the rows. Only if labels are missing, the other
-    rows are written to a train and a test file.
+    rows are written to a train and a test file. `drop` has columns to leave out, `keep`
+    columns to keep although they alone predict the label.
     """
     path = Path(f"{_stem(data)}.yaml") if output is None else output
     parts = {part: path.parent / f"{_stem(data)}.{part}.csv" for part in _PARTS}
@@ -50,7 +53,10 @@ def init(
     with notes.status(f"reading {data}"):
         table = profile(str(data))
     chosen = _label(table, label)
-    inferred = infer(table, chosen, train_share=1.0 if test else 1.0 - TEST_SHARE)
+    _check_columns(table, chosen, drop, "--drop")
+    _check_columns(table, chosen, keep, "--keep")
+    share = 1.0 if test else 1.0 - TEST_SHARE
+    inferred = infer(table, chosen, train_share=share, drop=drop, keep=keep)
     if test is not None:
         _check_labels(table, chosen)
         files = {"train": str(data), "test": str(test)}
@@ -63,6 +69,8 @@ def init(
     made_by = shlex.join(
         ["estimax", "init", str(data), "--label", chosen]
         + (["--test", str(test)] if test else [])
+        + (["--drop", ",".join(drop)] if drop else [])
+        + (["--keep", ",".join(keep)] if keep else [])
     )
     text = starter_text(
         inferred, files, name=name or path.stem, path=str(path), made_by=made_by
@@ -114,6 +122,19 @@ def _label(table: TableProfile, given: str | None) -> str:
         if answer in table.names:
             return answer
         note(f"there is no column {answer!r}{did_you_mean(answer, table.names)}")
+
+
+def _check_columns(
+    table: TableProfile, label: str, columns: Sequence[str], option: str
+) -> None:
+    for column in columns:
+        if column not in table.names:
+            raise ConfigError(
+                f"{option}: {table.path} has no column {column!r}"
+                f"{did_you_mean(column, table.names)}"
+            )
+        if column == label:
+            raise ConfigError(f"{option}: {column!r} is the label.")
 
 
 def _check_labels(table: TableProfile, label: str) -> None:
@@ -171,9 +192,14 @@ def _report(table: TableProfile, inferred: Inferred, path: Path) -> None:
         f"{table.rows:,} rows"
     )
     for column, reason in inferred.skipped:
-        note(f"  left out: {column!r} {reason}")
+        is_leak = column in inferred.leaks
+        note(f"  left out: {column!r} {reason}", "yellow" if is_leak else "")
+    if inferred.leaks:
+        names = shlex.quote(",".join(inferred.leaks))
+        note(f"  if they are known before the label, use --keep {names}")
     if not table.is_complete:
-        note(f"  only the first {table.rows:,} rows were looked at", "yellow")
+        seen = table.columns[0].rows
+        note(f"  {seen:,} rows, evenly chosen from the whole file, were looked at")
     note("next:")
     note(f"  estimax check {shlex.quote(str(path))} --data", "cyan")
     note(f"  estimax train {shlex.quote(str(path))}", "cyan")

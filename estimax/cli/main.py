@@ -133,6 +133,16 @@ def init(
         str | None,
         typer.Option(help="Name of the run.  [default: that of the run file]"),
     ] = None,
+    drop: Annotated[
+        str | None, typer.Option(help="Columns to leave out.", metavar="A,B")
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns to keep although each alone predicts the label.",
+            metavar="A,B",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option(help="Replace files that exist.")] = False,
 ) -> None:
     """Look at a table and write a run file that trains on it.
@@ -150,10 +160,25 @@ def init(
         estimax init train.parquet --label income --output runs/income.yaml
 
         estimax init train.csv --label late --test test.csv
+
+        estimax init flights.csv --label late --drop arr_delay,air_time
     """
     from estimax.cli.init import init as command
 
-    command(data, label, test, output, name, force=force)
+    command(
+        data,
+        label,
+        test,
+        output,
+        name,
+        force=force,
+        drop=_comma_list(drop),
+        keep=_comma_list(keep),
+    )
+
+
+def _comma_list(text: str | None) -> list[str]:
+    return [name for part in (text or "").split(",") if (name := part.strip())]
 
 
 @app.command(rich_help_panel=START)

@@ -119,6 +119,7 @@ def _print_metrics(
         emit("end", metrics={})
         return
     from estimax.config.baseline import baseline
+    from estimax.config.verdict import perfect_metric
 
     constant = baseline(run, built.input_fn(run.eval.source), run.eval.steps)
     first, *others = metrics
@@ -129,6 +130,9 @@ def _print_metrics(
     for name, found in metrics.items():
         beside = constant if name == first else {}
         results.print(metrics_table(found, f"{run.name} on {name}", beside))
+    perfect = perfect_metric(metrics[first], constant)
+    if perfect is not None:
+        note(f"{perfect} on {first}: is the label among the features?", "yellow")
 
 
 def _run(

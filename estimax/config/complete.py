@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import glob
 import json
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,6 +41,7 @@ from estimax.config.nodes import (
 from estimax.config.profile import format_of, profile
 from estimax.core.errors import ConfigError, MissingFileError
 
+_log = logging.getLogger("estimax")
 INFERRED_FILE = "inferred.json"
 _TEST_NAMES = ("test", "eval", "valid", "validation", "dev", "holdout")
 Plain = dict[str, Any]  # a mapping of a run file
@@ -153,13 +155,17 @@ def _choose_sections(given: Plain, name: str, source: Plain, file: str) -> Plain
     parts = _parts(source)
     share = parts.get("train", 1.0) if parts else 1.0
     inferred = infer(table, data["label"], train_share=share, weight=data.get("weight"))
-    added = inferred.sections()
     given_features = given.get("features")
+    added = inferred.sections()
     if isinstance(given_features, dict) and given_features:
         own = tuple(_own_feature(n, f) for n, f in given_features.items())
         added["features"] = {}
         added["model"] = model_of(own, inferred.task.head, inferred.train_rows)
         added["optimizers"] = optimizers_of(added["model"], inferred.train_rows)
+    else:
+        for column, reason in inferred.skipped:
+            if column in inferred.leaks:
+                _log.warning("%s: left out: %r %s", file, column, reason)
     _add_sources(added, inferred, data["sources"], name)
     _drop_given(added, given, source, name)
     tests = [n for n in _TEST_NAMES if n in {**data["sources"], **parts} and n != name]

@@ -11,6 +11,7 @@ with it when it is loaded. The rules are plain:
 - A whole number with few small values is a category.
 - Text is a vocabulary of the words in the data, or hashed if there are too many.
 - Columns that cannot help are left out: constants, dates, numbered rows, free text.
+- Columns that give the label away are left out; see `leaks`.
 - The task follows from the label: two values are binary, a few are classes, other
   numbers are a regression.
 """
@@ -19,10 +20,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from estimax.config.leaks import find_leaks
 from estimax.config.profile import ColumnProfile, TableProfile
 from estimax.core.errors import ConfigError, LabelError, did_you_mean
 
@@ -30,6 +32,7 @@ _MOST_CLASSES = 100
 _MOST_INT_CLASSES = 20  # whole numbers with more values are a regression
 _MOST_WORDS = 10_000  # of a vocabulary; a column with more is hashed
 _MOST_IDS = 24  # values of a whole number that is a category
+_SHUFFLED_VALUES = 64_000_000  # in the shuffle buffer, about 500 MB
 _SMALL_ROWS = 2_000  # a table with fewer is small: fewer units, smaller steps
 _FEW_WORDS = 8  # one-hot encoded instead of embedded
 _LONG_TAIL = 3.0  # skew from which the logarithm is taken
@@ -38,6 +41,8 @@ _LABEL_NAMES = (
     *("is_fraud", "clicked", "click", "churn", "churned", "survived", "converted"),
     *("income", "species", "diagnosis", "price", "quality", "late", "default"),
 )
+# Numbers with these names are codes, whose order and distance mean nothing.
+_CODE_NAME = re.compile(r"(^|[_ .])(zip|(zip|post|postal)[_ ]?code|plz)$", re.I)
 _ID_NAME = re.compile(r"(^|[_ .])(id|uuid|guid|index|row|rownum|rowid|key)$", re.I)
 
 
@@ -75,6 +80,7 @@ class Inferred:
     delimiter: str
     format: str
     train_rows: int
+    leaks: tuple[str, ...] = ()  # skipped columns that alone predict the label
 
     @property
     def batch_size(self) -> int:
@@ -92,6 +98,13 @@ class Inferred:
     def steps(self) -> int:
         """The number of training steps."""
         return math.ceil(self.epochs * self.train_rows / self.batch_size)
+
+    @property
+    def shuffled_rows(self) -> int:
+        """The rows of the shuffle buffer: all, up to 64 million values."""
+        own = [f for f in self.features if f.section.get("type") != "bucketized"]
+        most = _SHUFFLED_VALUES // (len(own) + 1)
+        return max(1, min(self.train_rows, most))
 
     def data(self) -> dict[str, Any]:
         """Return the section `data` without its sources."""
@@ -113,9 +126,8 @@ class Inferred:
             source["csv"] = options
         if not for_training:
             return source | {"batch_size": 4096}
-        rows = min(self.train_rows, 300_000)
         return source | {
-            "shuffle": {"buffer_rows": rows},
+            "shuffle": {"buffer_rows": self.shuffled_rows},
             "batch_size": self.batch_size,
             "epochs": self.epochs,
         }
@@ -143,6 +155,8 @@ def infer(
     *,
     train_share: float = 1.0,
     weight: str | None = None,
+    drop: Collection[str] = (),
+    keep: Collection[str] = (),
 ) -> Inferred:
     """Choose features, model and training for a table.
 
@@ -151,6 +165,8 @@ def infer(
       label: The column to predict.
       train_share: The part of the rows that is trained on.
       weight: A column of example weights, which is not a feature.
+      drop: Columns to leave out.
+      keep: Columns to keep although they alone predict the label.
 
     Raises:
       ConfigError: There is no such column, or no column that can be a feature.
@@ -166,20 +182,26 @@ def infer(
     features: list[InferredFeature] = []
     skipped: list[tuple[str, str]] = []
     taken: set[str] = set()
+    unjudged = {label, weight, *drop, *keep}
+    judged = [column for column in table.columns if column.name not in unjudged]
+    leaks = _leaks(table, label, task, judged)
     for column in table.columns:
         if column.name in (label, weight):
             continue
-        reason = _useless(column)
+        reason = "was dropped" if column.name in drop else _useless(column)
+        reason = reason or leaks.get(column.name)
         if reason is not None:
             skipped.append((column.name, reason))
             continue
-        features += _features(column, taken)
+        features += _features(column, taken, is_csv=table.format == "csv")
     if not features:
         raise ConfigError(
             f"{table.path}: no column besides {label!r} can be a feature: "
             + "; ".join(f"{name!r}: {reason}" for name, reason in skipped)
         )
-    rows = max(1, round(table.column(label).present * train_share))
+    of_label = table.column(label)
+    labelled = table.rows * of_label.present / of_label.rows
+    rows = max(1, round(labelled * train_share))
     return Inferred(
         label,
         task,
@@ -189,6 +211,26 @@ def infer(
         table.delimiter,
         table.format,
         rows,
+        tuple(name for name, _ in skipped if name in leaks),
+    )
+
+
+def _leaks(
+    table: TableProfile,
+    label: str,
+    task: InferredTask,
+    columns: list[ColumnProfile],
+) -> dict[str, str]:
+    """Return the columns that alone predict the label, each with the reason."""
+    if table.sample is None:
+        return {}
+    columns = [column for column in columns if _useless(column) is None]
+    return find_leaks(
+        table.sample,
+        label,
+        [column.name for column in columns],
+        numeric={column.name for column in columns if column.kind != "text"},
+        is_regression=task.head["type"] == "regression",
     )
 
 
@@ -266,8 +308,11 @@ def _useless(column: ColumnProfile) -> str | None:
     return None
 
 
-def _features(column: ColumnProfile, taken: set[str]) -> list[InferredFeature]:
-    if column.kind == "text":
+def _features(
+    column: ColumnProfile, taken: set[str], *, is_csv: bool
+) -> list[InferredFeature]:
+    is_code = column.kind == "int" and _CODE_NAME.search(column.name)
+    if column.kind == "text" or (is_code and is_csv):
         return [_words_feature(column, taken)]
     name = _name(column.name, taken)
     key = _column_key(name, column)
@@ -283,7 +328,7 @@ def _features(column: ColumnProfile, taken: set[str]) -> list[InferredFeature]:
     if column.missing:
         section["default"] = "mean"
         remark += _missing(column)
-    if column.low >= 0 and column.skew > _LONG_TAIL:
+    if column.low >= 0 and column.skew > _LONG_TAIL and column.distinct > 2:
         section["transform"] = "log1p"
         remark += ", long tail"
     section["normalize"] = "zscore"

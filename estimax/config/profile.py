@@ -4,8 +4,9 @@
     table.rows                              # 336776
     table.column("carrier").distinct        # 16
 
-`infer` chooses features and a model from it. The file is read once, up to
-`MOST_ROWS` rows, with every value as text, so that one bad value does not stop it.
+`infer` chooses features and a model from it. The whole file is read once, with every
+value as text, so that one bad value does not stop it. All rows are counted; at most
+`MOST_ROWS` rows, evenly chosen from the whole file, are looked at.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # loads pyarrow
 ProfileKind = Literal["int", "float", "text"]
 MOST_ROWS = 500_000
 _QUANTILES = 10
+_SAMPLE_ROWS = 10_000  # kept of a table, for questions about several columns
 _MOST_WORDS = 50  # kept of a column, most frequent first
 # Texts that other programs write for a missing value.
 NULL_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?")
@@ -69,10 +71,12 @@ class TableProfile:
 
     path: str
     format: Literal["csv", "parquet"]
-    rows: int
-    is_complete: bool  # whether all rows were read
+    rows: int  # of the whole file
+    is_complete: bool  # whether all rows were looked at, and not a sample of them
     columns: tuple[ColumnProfile, ...]
     delimiter: str = ","
+    # Up to 10,000 rows as a pyarrow table of text, evenly chosen; pyarrow has no types.
+    sample: Any = field(default=None, compare=False, repr=False)
 
     def column(self, name: str) -> ColumnProfile:
         """Return a column by its name."""
@@ -109,51 +113,110 @@ def profile(
       delimiter: The character between values; found by itself if None.
       names: The names of the columns; by default those of the header.
       has_header: Whether the first line has names.
-      most_rows: Rows to read.
+      most_rows: The most rows to look at; they are evenly chosen from the file.
 
     Raises:
       MissingFileError: There is no such file.
       InputError: The file is not a table, or has no rows.
     """
-    table, delimiter = read_texts(
-        path,
-        delimiter=delimiter,
-        names=names,
-        has_header=has_header,
-        most_rows=most_rows + 1,
-    )
-    if not table.num_rows:
+    rows = _RowSample(most_rows)
+    table, delimiter = _read(path, rows, delimiter, names, has_header)
+    if not rows.count:
         raise InputError(f"{path}: the file has no rows.")
-    is_complete = table.num_rows <= most_rows
-    table = table.slice(0, most_rows)
     columns = tuple(
         _column(name, table.column(i).combine_chunks())
         for i, name in enumerate(table.column_names)
     )
     form = format_of(path)
-    return TableProfile(path, form, table.num_rows, is_complete, columns, delimiter)
+    return TableProfile(
+        path,
+        form,
+        rows.count,
+        table.num_rows == rows.count,
+        columns,
+        delimiter,
+        _evenly_chosen(table, _SAMPLE_ROWS),
+    )
 
 
-def read_texts(
-    path: str,
-    *,
-    delimiter: str | None = None,
-    names: Sequence[str] | None = None,
-    has_header: bool = True,
-    most_rows: int | None = None,
-) -> tuple[Any, str]:  # pyarrow has no types
+def _evenly_chosen(table: Any, most: int) -> Any:
+    import numpy as np
+
+    rows = table.num_rows
+    if rows <= most:
+        return table
+    return table.take(np.linspace(0, rows - 1, most).astype(np.int64))
+
+
+class _RowSample:
+    """At most `most` rows of a table that is read in parts, evenly chosen; None: all.
+
+    Whenever there are too many rows, every second one is removed, and half as many of
+    the later rows are kept. Parts stay small: a text column is limited to 2 GB.
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self.count = 0  # of all rows that were read
+        self._most = most
+        self._stride = 1
+        self._parts: list[Any] = []
+
+    def add(self, part: Any) -> None:
+        """Add the next rows, a pyarrow table."""
+        first = -self.count % self._stride
+        self.count += part.num_rows
+        self._parts.append(_every(part, first, self._stride))
+        while self._most is not None and self._kept > self._most:
+            first, halves = 0, []
+            for some in self._parts:
+                halves.append(_every(some, first, 2))
+                first = (first + some.num_rows) % 2
+            self._parts, self._stride = halves, 2 * self._stride
+
+    def table(self, empty: Any) -> Any:
+        """Return the kept rows as one table, with the columns of `empty`."""
+        import pyarrow as pa
+
+        return pa.concat_tables([empty, *self._parts])
+
+    @property
+    def _kept(self) -> int:
+        return sum(part.num_rows for part in self._parts)
+
+
+def _every(part: Any, first: int, stride: int) -> Any:
+    """Return the rows first, first + stride, … of a pyarrow table."""
+    import numpy as np
+
+    if stride == 1:
+        return part
+    return part.take(np.arange(first, part.num_rows, stride))
+
+
+def read_texts(path: str) -> tuple[Any, str]:  # pyarrow has no types
     """Return a table with all values as text, and its delimiter.
 
     Raises:
       MissingFileError: There is no such file.
       InputError: The file is not a table.
     """
+    return _read(path, _RowSample(None), None, None, has_header=True)
+
+
+def _read(
+    path: str,
+    rows: _RowSample,
+    delimiter: str | None,
+    names: Sequence[str] | None,
+    has_header: bool,
+) -> tuple[Any, str]:
+    """Add all rows of a file to a sample; return its table and the delimiter."""
     if not Path(path).is_file():
         raise MissingFileError(f"{path}: there is no such file (CSV or Parquet).")
     if format_of(path) == "parquet":
-        return _read_parquet(path, most_rows), ","
+        return _read_parquet(path, rows), ","
     delimiter = delimiter or _delimiter(path)
-    return _read_csv(path, delimiter, names, has_header, most_rows), delimiter
+    return _read_csv(path, delimiter, names, has_header, rows), delimiter
 
 
 def _delimiter(path: str) -> str:
@@ -183,7 +246,7 @@ def _read_csv(
     delimiter: str,
     names: Sequence[str] | None,
     has_header: bool,
-    most_rows: int | None,
+    rows: _RowSample,
 ) -> Any:
     import pyarrow as pa
 
@@ -193,7 +256,6 @@ def _read_csv(
 
     packed = "GZIP" if path.endswith(".gz") else None
     form = CsvFormat(delimiter, header=has_header, compression=packed)
-    tables, rows = [], 0
     with _byte_file(path, form) as file:
         found = list(names or read_header(file, form) or ())
         twice = next((name for name in found if found.count(name) > 1), None)
@@ -201,10 +263,7 @@ def _read_csv(
             raise InputError(f"{path}, line 1: two columns are named {twice!r}.")
         try:
             for some in read_text_rows(file, form, found, keep_nulls=True):
-                tables.append(some.table)
-                rows += some.table.num_rows
-                if most_rows is not None and rows >= most_rows:
-                    break
+                rows.add(some.table)
         except BadTextError as error:
             count = len(error.values or ())
             what = f"expected {len(found)} values, found {count}"
@@ -212,9 +271,7 @@ def _read_csv(
                 f"{path}, line {error.line}: the file cannot be read as CSV: "
                 f"{'the text is not UTF-8' if error.values is None else what}."
             ) from None
-    empty = pa.table({name: pa.array([], pa.string()) for name in found})
-    table = pa.concat_tables([empty, *tables])
-    return table if most_rows is None else table.slice(0, most_rows)
+    return rows.table(pa.table({name: pa.array([], pa.string()) for name in found}))
 
 
 @contextlib.contextmanager
@@ -238,15 +295,16 @@ def _byte_file(path: str, form: CsvFormat) -> Iterator[ByteFile]:
         yield file
 
 
-def _read_parquet(path: str, most_rows: int | None) -> Any:
+def _read_parquet(path: str, rows: _RowSample) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     from estimax.input.sources.parquet import open_parquet, read_record_batches
 
     with open_parquet(path) as file:
-        batches = read_record_batches(file, path, None, rows=most_rows)
-        table = pa.Table.from_batches(batches, file.schema_arrow)
+        for batch in read_record_batches(file, path, None):
+            rows.add(pa.Table.from_batches([batch]))
+        table = rows.table(file.schema_arrow.empty_table())
     texts = {}
     for name in table.column_names:
         try:

@@ -98,9 +98,16 @@ def _data(inferred: Inferred, files: Mapping[str, str]) -> str:
             lines += [f"      split: {dump_flow({'parts': share, 'by': 'random'})}"]
         if is_train:
             count = f"{inferred.train_rows:,} rows: {inferred.steps:,} steps in all."
-            lines += [f"      # {count}"]
+            lines += [f"      # {count}", f"      # {_shuffling(inferred)}"]
         lines += [f"      {key}: {dump_flow(value)}" for key, value in source.items()]
     return "\n".join([*lines, ""])
+
+
+def _shuffling(inferred: Inferred) -> str:
+    rows = inferred.shuffled_rows
+    if rows >= inferred.train_rows:
+        return "The buffer holds all rows: the whole file is shuffled."
+    return f"The buffer holds {rows:,} rows; shuffle the file itself if it is sorted."
 
 
 def _features(inferred: Inferred) -> str:

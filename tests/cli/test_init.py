@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import random
 import re
 import shutil
 import subprocess
@@ -158,6 +159,55 @@ def test_a_test_file_of_ones_own_is_used_as_it_is(cli, tmp_path):
     assert re.search(r"files: b\.csv", text)
     assert "delimiter: ;" in text
     assert not (tmp_path / "a.train.csv").exists()
+
+
+def write_leaks(folder):
+    """A table of three classes with a copy of the label and its one-hot columns."""
+    chance = random.Random(5)
+    lines = ["x,size,outcome,target,target_0,target_1,target_2"]
+    for _ in range(400):
+        kind = chance.randrange(3)
+        hot = ",".join(str(int(kind == one)) for one in range(3))
+        size = kind + chance.gauss(0, 0.5)
+        lines.append(f"{chance.random():.4f},{size:.4f},c{kind},{kind},{hot}")
+    (folder / "t.csv").write_text("\n".join(lines) + "\n")
+
+
+def test_columns_that_give_the_label_away_are_left_out_and_told(cli, tmp_path):
+    write_leaks(tmp_path)
+    answer = cli("init", "t.csv", "--label", "target", cwd=tmp_path)
+    assert answer.code == 0, answer.err
+    assert "left out: 'outcome' alone predicts the label" in answer.err
+    assert "left out: 'target_2' is set exactly where the label is '2'" in answer.err
+    text = (tmp_path / "t.yaml").read_text()
+    assert "- outcome: alone predicts the label: right in 100.0%" in text
+    run = load(tmp_path / "t.yaml").run
+    assert {"x", "size"} <= run.features.keys()
+    assert not {"outcome", "target_0", "target_1", "target_2"} & run.features.keys()
+
+
+def test_a_perfect_metric_asks_whether_the_label_is_a_feature(cli, tmp_path):
+    write_leaks(tmp_path)
+    options = ["--label", "target", "--keep", "outcome", "--drop", "x"]
+    answer = cli("init", "t.csv", *options, cwd=tmp_path)
+    assert answer.code == 0, answer.err
+    assert "--drop x --keep outcome" in (tmp_path / "t.yaml").read_text()
+    quick = ["--set", "train.max_steps=300", "--set", "export=[]"]
+    trained = cli("train", "t.yaml", *quick, cwd=tmp_path)
+    assert trained.code == 0, trained.err
+    asked = "accuracy is 1 on test: is the label among the features?"
+    assert trained.err.count(asked) == 1, trained.out
+
+
+@pytest.mark.parametrize("option", ["--drop", "--keep"])
+def test_a_column_to_drop_or_keep_must_be_there(cli, tmp_path, option):
+    write_leaks(tmp_path)
+    answer = cli("init", "t.csv", "--label", "target", option, "outcme", cwd=tmp_path)
+    assert answer.code == 2
+    assert f"{option}: t.csv has no column 'outcme'" in answer.err
+    assert "did you mean 'outcome'" in answer.err
+    answer = cli("init", "t.csv", "--label", "target", option, "target", cwd=tmp_path)
+    assert "'target' is the label" in answer.err
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Features, task and model chosen for a table."""
 
+import dataclasses
 import random
 
 import pytest
@@ -20,6 +21,11 @@ def table_of(folder, columns):
 
 CHANCE = random.Random(1)
 NUMBER = CHANCE.gauss
+
+
+def coin(row):
+    """A label that no column knows."""
+    return random.Random(row).randrange(2)
 
 
 def inferred(folder, **columns):
@@ -56,7 +62,7 @@ def test_features_follow_from_the_columns(tmp_path):
         city=lambda row: f"c{row % 30}",
         gap=lambda row: "" if row % 10 == 0 else round(NUMBER(5, 2), 2),
         money=lambda row: round(2.0 ** (row / 9)),
-        y=lambda row: row % 2,
+        y=coin,
     )
     sections = {f.name: f.section for f in found.features}
     assert sections["x"] == {"type": "numeric", "normalize": "zscore"}
@@ -78,7 +84,7 @@ def test_columns_that_cannot_help_are_left_out_with_the_reason(tmp_path):
         nothing=lambda row: "",
         day=lambda row: f"2020-01-{1 + row % 28:02}",
         name=lambda row: f"person {row}",
-        y=lambda row: row % 2,
+        y=coin,
     )
     reasons = dict(found.skipped)
     assert reasons.keys() == {"row_id", "same", "nothing", "day", "name"}
@@ -94,7 +100,7 @@ def test_names_that_are_no_words_are_replaced(tmp_path):
 
 
 def test_a_small_table_is_read_often_and_a_large_one_twice(tmp_path):
-    found = inferred(tmp_path, y=lambda row: row % 2)
+    found = inferred(tmp_path, y=coin)
     assert (found.batch_size, found.epochs) == (32, 50)
 
 
@@ -118,3 +124,50 @@ def test_a_table_without_features_is_told(tmp_path):
     table = table_of(tmp_path, {"same": lambda row: 1, "y": lambda row: row % 2})
     with pytest.raises(ConfigError, match="no column besides 'y'"):
         infer(table, "y")
+
+
+def test_a_column_that_predicts_the_label_is_left_out_unless_it_is_kept(tmp_path):
+    columns = {"x": lambda row: NUMBER(0, 1), "copy": coin, "late": coin}
+    table = table_of(tmp_path, columns)
+    found = infer(table, "late")
+    assert found.leaks == ("copy",)
+    assert "alone predicts the label" in dict(found.skipped)["copy"]
+    kept = infer(table, "late", keep=["copy"])
+    assert [f.name for f in kept.features if "buckets" not in f.name] == ["x", "copy"]
+
+
+def test_a_dropped_column_is_left_out(tmp_path):
+    columns = {"x": lambda row: NUMBER(0, 1), "z": coin, "y": lambda row: row % 2}
+    found = infer(table_of(tmp_path, columns), "y", drop=["z"])
+    assert dict(found.skipped) == {"z": "was dropped"}
+
+
+def test_steps_are_planned_with_all_rows_of_a_long_table(tmp_path):
+    columns = {"x": lambda row: NUMBER(0, 1), "y": coin}
+    whole = table_of(tmp_path, columns)
+    part = profile(str(tmp_path / "t.csv"), most_rows=60)
+    assert not part.is_complete
+    found = infer(part, "y")
+    assert found.steps == infer(whole, "y").steps
+    assert found.source(for_training=True)["shuffle"] == {"buffer_rows": 200}
+
+
+def test_the_shuffle_buffer_holds_at_most_64_million_values(tmp_path):
+    columns = {"x": lambda row: NUMBER(0, 1), "y": coin}
+    found = infer(table_of(tmp_path, columns), "y")
+    large = dataclasses.replace(found, train_rows=50_000_000)
+    assert large.shuffled_rows == 32_000_000, "two columns: x and the label"
+
+
+def test_a_column_of_two_values_has_no_long_tail(tmp_path):
+    found = inferred(tmp_path, rare=lambda row: int(row % 40 == 0), y=coin)
+    sections = {f.name: f.section for f in found.features}
+    assert "transform" not in sections["rare"]
+
+
+@pytest.mark.parametrize("name", ["zip", "Zip Code", "home_zipcode", "postcode"])
+def test_zip_codes_are_words(tmp_path, name):
+    columns = {"x": lambda row: NUMBER(0, 1), name: lambda row: 10115 + row % 40}
+    found = infer(table_of(tmp_path, {**columns, "y": coin}), "y")
+    assert found.features[-1].section["type"] == "vocabulary"
+    assert found.features[-1].section["from_data"] == {}

@@ -56,9 +56,25 @@ def test_parquet_is_read_as_well(tmp_path):
     assert found.column("x").missing == 1
 
 
-def test_only_the_first_rows_of_a_long_table_are_read(tmp_path):
-    table = profile(written(tmp_path, "x\n" + "1\n" * 50), most_rows=20)
-    assert (table.rows, table.is_complete) == (20, False)
+def test_a_long_table_is_counted_and_its_rows_are_evenly_chosen(tmp_path):
+    text = "x\n" + "".join(f"{row}\n" for row in range(50))
+    table = profile(written(tmp_path, text), most_rows=20)
+    assert (table.rows, table.is_complete) == (50, False)
+    # Every fourth row: 50 and 25 are too many.
+    column = table.columns[0]
+    assert (column.rows, column.low, column.high) == (13, 0, 48)
+
+
+def test_quoted_line_breaks_are_no_rows(tmp_path):
+    text = "x,y\n" + '"a\nb",1\n' * 30
+    assert profile(written(tmp_path, text), most_rows=20).rows == 30
+
+
+def test_rows_of_several_row_groups_are_evenly_chosen(tmp_path):
+    table = pa.table({"x": list(range(100))})
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet", row_group_size=7)
+    found = profile(str(tmp_path / "t.parquet"), most_rows=30)
+    assert (found.rows, found.columns[0].rows, found.columns[0].high) == (100, 25, 96)
 
 
 @pytest.mark.parametrize(
