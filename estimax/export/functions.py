@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -176,11 +177,29 @@ def load_program(read: Read, stem: str, content: str) -> BundleProgram:
     """
     found = _in_use.get(content)
     if found is None:
+        _forget_dropped_programs()
         exported = read_function(read, stem)
         made = BundleProgram(content, exported, jax.jit(exported.call))
         with _lock:
             found = _in_use.setdefault(content, made)
     return found
+
+
+def _forget_dropped_programs() -> None:
+    """Clear two caches of jax, which keep the last few thousand programs it called.
+
+    Without this, a server that swaps programs grows with each swap. The caches hold the
+    shapes of results, which are computed again when a function is next traced; compiled
+    functions stay.
+    """
+    for module, name in (
+        ("jax._src.interpreters.partial_eval", "_cached_abstract_eval"),
+        ("jax._src.export._export", "_call_exported_abstract_eval"),
+    ):
+        # Not public. A version of jax without them keeps the programs.
+        cache: Any = getattr(sys.modules.get(module), name, None)
+        if hasattr(cache, "cache_clear"):
+            cache.cache_clear()
 
 
 def is_in_use(content: str) -> bool:

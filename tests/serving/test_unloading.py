@@ -1,4 +1,4 @@
-"""What is left of a version after it was unloaded: nothing."""
+"""What the server keeps of a version after it was unloaded: nothing."""
 
 import gc
 import shutil
