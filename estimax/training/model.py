@@ -46,6 +46,7 @@ class ModelFunction:
       eager: Whether to run on real arrays even to record, for `print` and debuggers.
       row_variables: Params of the model that are tables, updated by row; see
         `table_detection.py`.
+      embeds: Those of them that layers of Flax's `nn.Embed` read.
     """
 
     function: Callable[[Any, Any], EstimatorSpec]
@@ -53,6 +54,7 @@ class ModelFunction:
     compute_dtype: str | None = None
     eager: bool = False
     row_variables: frozenset[str] = frozenset()
+    embeds: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ def _running(model: ModelFunction, trace: staging.Trace) -> Iterator[None]:
     """Run a `model_fn` within a trace, inside a `with` block."""
     # A layer gets its dtype first: what is entered last is called first.
     dtypes = computing_in(model.compute_dtype)
-    with staging.tracing(trace), embeds_by_row(trace), dtypes:
+    with staging.tracing(trace), embeds_by_row(trace, model.embeds), dtypes:
         yield
 
 
