@@ -51,12 +51,14 @@ assert model.get_variable_value("global_step") == steps
 print(json.dumps(counts))
 """
 
-# The loop of steps; two for initial values, the table and the rest; two proofs of
-# kernels that XLA calls; the staging of a batch; a copy of the state for a save; and
-# eight operations on keys and scalars, each compiled by itself.
+# loop: the steps. jaxpr_as_fun, twice: initial values of the table, and of the rest.
+# by_kernels, twice: proofs of the kernels that XLA calls. _copy: a batch is put on the
+# device. stage: runs while the model is recorded. The other eight are single operations
+# on keys and scalars, such as _threefry_split.
 TRAINING = 15
-# Besides: a step of the evaluation, the merge of two batches, the results, a copy of
-# the weights; the function of the bundle, and three of its self-test and its signatures.
+# call: a step of the evaluation. merge: the metrics of two batches. _results: their
+# values. _copy: a batch of another shape. predict: the exported function.
+# call, three times: what the written bundle answers, when it is run as a check.
 EVALUATING_AND_EXPORTING = 8
 
 
