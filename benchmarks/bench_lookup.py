@@ -5,7 +5,8 @@
 
 A table of 1,000,000 × 16, batches of 1024 with one id each (or `--ids` of them),
 Adagrad: `ex.embedding_lookup` of a feature and of computed ids, `embedding_column`,
-plain indexing, and `tf.nn.embedding_lookup` in tf.estimator.
+Flax's `nn.Embed`, plain indexing, `nn.Embed` without the rewrite ("embed whole"), and
+`tf.nn.embedding_lookup` in tf.estimator.
 """
 
 from __future__ import annotations
@@ -20,18 +21,24 @@ from environments import tf_python
 from lookup_task import Setup
 from race import Race, Racer, ratios, summary
 
-WAYS = ("lookup", "column", "computed", "indexing")
+WAYS = ("lookup", "column", "computed", "embed", "indexing", "embed whole")
 
 
 def main() -> None:
     options = _options()
-    setup = Setup(ids=options.ids, vocabulary=options.vocabulary)
+    setup = Setup(
+        ids=options.ids,
+        vocabulary=options.vocabulary,
+        batch_size=options.batch_size,
+    )
     racers = [
         Racer(
             way,
             "lookup_estimax.py",
             f"{way}:{setup.to_json()}",
-            steps=min(options.steps, 100) if way == "indexing" else None,
+            steps=min(options.steps, 100)
+            if way in ("indexing", "embed whole")
+            else None,
         )
         for way in WAYS
     ]
@@ -64,6 +71,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ids", type=int, default=1, help="in each example")
+    parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--vocabulary", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=1000, help="steps in a lap")

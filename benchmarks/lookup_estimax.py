@@ -1,7 +1,8 @@
 """Racer: a `model_fn` with one table, which it reads in one of several ways.
 
 The argument is `<way>:<setup>`; the ways are "lookup", "computed" (ids plus 0),
-"column" (`embedding_column`) and "indexing" (`table[ids]`).
+"column" (`embedding_column`), "indexing" (`table[ids]`), "embed" (Flax's `nn.Embed`)
+and "embed whole" (a subclass of it, which is left to Flax).
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from pacing import Pacer
 import estimax as ex
 
 
+class WholeEmbed(nn.Embed):
+    """A layer that is not read by row."""
+
+
 def main() -> None:
     way, _, text = sys.argv[1].partition(":")
     setup = Setup.from_json(text)
@@ -40,6 +45,10 @@ def main() -> None:
         return ex.EstimatorSpec(mode, loss=loss, train_op=optimizer)
 
     def _rows(features: Any, way: str) -> Any:
+        if way.startswith("embed"):
+            layer = nn.Embed if way == "embed" else WholeEmbed
+            rows = layer(setup.vocabulary, setup.dimension)(features["item"])
+            return rows if rows.ndim == 2 else rows.mean(axis=1)
         table = ex.get_variable("emb", (setup.vocabulary, setup.dimension))
         ids = features["item"]
         if way == "indexing":

@@ -650,6 +650,37 @@ def port(
 
 
 @app.command(rich_help_panel=OTHER)
+def warm(
+    run: Annotated[
+        Path | None,
+        typer.Argument(
+            help="YAML file that describes the run.  [default: kernels only]",
+            metavar="[RUN.yaml]",
+            show_default=False,
+        ),
+    ] = None,
+    set_: OverridesOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Compile ahead, so that a later start need not.
+
+    Compiles the host kernels of estimax, which takes seconds once on a machine. With a
+    run file, also the programs with which `estimax train` trains, evaluates and
+    exports: the run takes at most 64 steps in a temporary folder, which is removed.
+    Everything is kept in the user's cache folder. Nothing is written to run.model_dir.
+
+    Examples:
+
+        estimax warm
+
+        estimax warm run.yaml
+    """
+    from estimax.cli.warm import warm as command
+
+    command(run, set_ or [], quiet=quiet)
+
+
+@app.command(rich_help_panel=OTHER)
 def schema(
     output: Annotated[
         Path | None, typer.Option(help="File to write.  [default: standard output]")

@@ -19,7 +19,34 @@ import jax.numpy as jnp
 
 from estimax.native import table_rows
 from estimax.optimizers.optimizer import Optimizer, update_array
-from estimax.optimizers.rules import AdagradRule, AdamRule, Rule, Slots
+from estimax.optimizers.rules import (
+    AdagradRule,
+    AdamRule,
+    GradientDescentRule,
+    Rule,
+    Slots,
+)
+
+
+def keeps_other_rows(optimizer: Optimizer) -> bool:
+    """Return whether an update of a whole variable changes no row without a gradient.
+
+    Then `update_rows` gives the same result. `Optimizer.has_rows` is less strict: it
+    says that rows of a *table* are left alone, as `LazyAdam` and `Ftrl` do. As an
+    update of a whole variable, these change every row.
+
+    Args:
+      optimizer: An estimax optimizer.
+
+    Example:
+      >>> from estimax.optimizers import SGD, LazyAdam
+      >>> keeps_other_rows(SGD(0.1)), keeps_other_rows(SGD(0.1, momentum=0.9))
+      (True, False)
+      >>> keeps_other_rows(LazyAdam(0.1))
+      False
+    """
+    # The types themselves: a subclass may do more.
+    return type(optimizer.rule) in (GradientDescentRule, AdagradRule)
 
 
 def init_slots(optimizer: Optimizer, table: jax.Array) -> Slots:

@@ -206,6 +206,8 @@ class Trace:
         # Set by `training/model.py`; see `apply` there.
         self.row_zeros: Mapping[str, Sequence[jax.Array]] = {}
         self.cuts_lookups = False
+        # Filled by `feature_columns/embed_layers.py`: large tables of `nn.Embed`.
+        self.embeds: set[str] = set()
         # On a mesh: how the rows of a sharded table are read, by its name; and whether
         # native kernels may be used, which know one device only.
         self.readers: Mapping[str, Callable[[Any, Any], Any]] = {}

@@ -9,7 +9,8 @@ of host transforms. `recording.py` finds out which transforms and variables ther
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
@@ -23,6 +24,7 @@ from estimax import parallel, staging
 from estimax.core.device_dtypes import device_dtype, is_wide
 from estimax.core.spec import EstimatorSpec, ExportOutput, Mode
 from estimax.core.strings import Strings
+from estimax.feature_columns.embed_layers import embeds_by_row
 from estimax.parallel import Placement
 from estimax.staging import host_plan as plans
 from estimax.staging.trace import HostOnly, Lookup, Origin
@@ -44,6 +46,7 @@ class ModelFunction:
       eager: Whether to run on real arrays even to record, for `print` and debuggers.
       row_variables: Params of the model that are tables, updated by row; see
         `table_detection.py`.
+      embeds: Those of them that layers of Flax's `nn.Embed` read.
     """
 
     function: Callable[[Any, Any], EstimatorSpec]
@@ -51,6 +54,7 @@ class ModelFunction:
     compute_dtype: str | None = None
     eager: bool = False
     row_variables: frozenset[str] = frozenset()
+    embeds: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,7 @@ def init(
     params_key, dropout_key = jax.random.split(key)
     trace.step = jnp.zeros((), jnp.int32)
     features, labels = _view(model, trace, structure, arrays)
-    with staging.tracing(trace), computing_in(model.compute_dtype):
+    with _running(model, trace):
         variables = ModelModule(model.function).init(
             {"params": params_key, "dropout": dropout_key}, features, labels
         )
@@ -162,7 +166,7 @@ def apply_in_trace(
     step = variables.step
     trace.step = jnp.zeros((), jnp.int32) if step is None else step
     features, labels = _view(model, trace, structure, arrays)
-    with staging.tracing(trace), computing_in(model.compute_dtype):
+    with _running(model, trace):
         spec, changed = ModelModule(model.function).apply(
             variables_to_flax(variables, model.row_variables),
             features,
@@ -174,6 +178,15 @@ def apply_in_trace(
         # arrays, which the trace holds.
         spec = _convert_outputs(model, spec)
     return Applied(spec, dict(changed), trace.logged, tuple(trace.lookups))
+
+
+@contextmanager
+def _running(model: ModelFunction, trace: staging.Trace) -> Iterator[None]:
+    """Run a `model_fn` within a trace, inside a `with` block."""
+    # A layer gets its dtype first: what is entered last is called first.
+    dtypes = computing_in(model.compute_dtype)
+    with staging.tracing(trace), embeds_by_row(trace, model.embeds), dtypes:
+        yield
 
 
 def _trace(

@@ -18,11 +18,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from estimax import staging
+from estimax import optimizers, staging
 from estimax.core.device_dtypes import Forwarded, device_dtype, is_host_value
 from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec, Mode, ModeKeys
 from estimax.feature_columns import transforms
+from estimax.optimizers.rows import keeps_other_rows
 from estimax.staging import host_plan as plans
 from estimax.staging.trace import Lookup, Origin
 from estimax.training import max_pooling
@@ -63,15 +64,55 @@ def record(
     *,
     compute_dtype: str | None = None,
     eager: bool = False,
+    embeds_by_row: bool = True,
 ) -> Recording:
     """Trace a model on a raw batch; host transforms run to find their shapes.
 
     A first trace initializes the variables. What the model reads is then found by
-    running it, because a module may skip work while it is initialized. The arguments
-    are the fields of `ModelFunction`.
+    running it, because a module may skip work while it is initialized. Large tables of
+    Flax's `nn.Embed` are read by row if `embeds_by_row` is True and the results stay
+    the same; the other arguments are the fields of `ModelFunction`.
     """
     model = ModelFunction(function, mode, compute_dtype, eager)
     traced = _trace_model(model, batch)
+    recording = _record(model, batch, traced)
+    embeds = frozenset[str]()
+    if mode == ModeKeys.TRAIN and embeds_by_row and not eager:
+        embeds = _embeds_to_read_by_row(recording, traced.trace.embeds)
+    while embeds:
+        by_row = replace(model, embeds=embeds)
+        changed = _record(by_row, batch, _trace_model(by_row, batch))
+        if embeds <= changed.model.row_variables:
+            return changed
+        # The others are also read otherwise, as by `attend`, and are left to Flax.
+        embeds &= changed.model.row_variables
+    return recording
+
+
+def _embeds_to_read_by_row(recording: Recording, found: set[str]) -> frozenset[str]:
+    """Return the tables of `nn.Embed` whose other rows an update leaves as they are."""
+    if not found:
+        return frozenset()
+    train_op = optimizers.as_train_op(recording.spec.train_op)
+    shapes = recording.shapes
+    group_of = optimizers.assign(train_op, [*shapes.params, *shapes.tables])
+    return frozenset(
+        name
+        for name in found & shapes.params.keys()
+        if (index := group_of[name]) is not None
+        and _is_same_by_row(train_op.groups[index])
+    )
+
+
+def _is_same_by_row(group: optimizers.Group) -> bool:
+    # A function of the user gets all gradients, and may look at their shapes.
+    clips = isinstance(group.clip, optimizers.Clip | None)
+    return clips and keeps_other_rows(group.optimizer)
+
+
+def _record(model: ModelFunction, batch: plans.RawBatch, traced: _Traced) -> Recording:
+    """Return what a trace of the model has shown."""
+    mode = model.mode
     trace, spec, shapes = traced.trace, traced.spec, traced.shapes
     plan = _plan_of(model, batch, traced)
     structure = BatchStructure.of(batch, plan.calls)

@@ -8,7 +8,7 @@ import pytest
 COMMANDS = [
     *("init", "check", "train", "launch", "evaluate", "predict", "sweep", "export"),
     *("run", "serve", "convert", "show", "report", "diff", "compare", "python"),
-    *("schema", "port"),
+    *("schema", "port", "warm"),
 ]
 
 

@@ -1,8 +1,8 @@
 """Ids for tables that a `model_fn` declares: checked on the host, before the lookup.
 
 `TableIds` is the host transform of `ex.embedding_lookup` and keeps the shape of the
-feature. `TableBags` is the host transform of `ex.embedding_lookup_sparse` and pads rows
-of different lengths.
+feature. `IndexIds` is that of `nn.Embed`. `TableBags` is the host transform of
+`ex.embedding_lookup_sparse` and pads rows of different lengths.
 """
 
 from __future__ import annotations
@@ -55,6 +55,47 @@ class TableIds(Transform):
         ids = _integers(value, self.key, "embedding_lookup")
         _check_range(ids, self, lowest=0)
         return ids.astype(np.int32, copy=False)
+
+
+@dataclass(frozen=True)
+class IndexIds(Transform):
+    """A feature of integers as int32 ids of the same shape, by the rules of an index.
+
+    It is the host transform of `nn.Embed` in training: a negative id counts from the
+    end of the table, and an id beyond the table becomes -1.
+
+    Args:
+      key: The feature.
+      num_buckets: The number of rows of the table.
+
+    Raises:
+      FeatureError: When called: the feature has no integers, or one beyond 32 bits.
+
+    Example:
+      >>> IndexIds("item", 9)({"item": np.array([[7, -1, 9]])})
+      array([[ 7,  8, -1]], dtype=int32)
+    """
+
+    kind = "index_ids"
+
+    key: str
+    num_buckets: int
+
+    def __call__(self, raw: Mapping[str, Any]) -> NDArray[np.int32]:
+        """Return the ids of a batch."""
+        ids = _integers(raw[self.key], self.key, "nn.Embed")
+        limits = np.iinfo(np.int32)
+        lowest, highest = (ids.min(), ids.max()) if ids.size else (0, 0)
+        if lowest < limits.min or highest > limits.max:
+            raise FeatureError(
+                f"nn.Embed: feature {self.key!r} holds an id beyond 32 bits. Ids are "
+                f"in [0, {self.num_buckets}): map them in the input_fn."
+            )
+        ids = ids.astype(np.int32, copy=False)
+        if lowest >= 0 and highest < self.num_buckets:
+            return ids
+        ids = np.where(ids < 0, ids + np.int32(self.num_buckets), ids)
+        return np.where((ids >= 0) & (ids < self.num_buckets), ids, np.int32(-1))
 
 
 @dataclass(frozen=True)
