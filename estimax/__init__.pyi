@@ -32,6 +32,9 @@ from estimax.canned import MMoEEstimator as MMoEEstimator
 from estimax.canned import PerHeadEstimator as PerHeadEstimator
 from estimax.canned import RNNClassifier as RNNClassifier
 from estimax.canned import RNNEstimator as RNNEstimator
+from estimax.canned import TabularClassifier as TabularClassifier
+from estimax.canned import TabularEstimator as TabularEstimator
+from estimax.canned import TabularRegressor as TabularRegressor
 from estimax.canned import dnn_logit_fn_builder as dnn_logit_fn_builder
 from estimax.canned import linear_logit_fn_builder as linear_logit_fn_builder
 from estimax.checkpoints import VocabInfo as VocabInfo

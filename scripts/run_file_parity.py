@@ -61,6 +61,16 @@ KEYS = {
             "source_column": "source",
         },
     },
+    "PiecewiseLinearConfig": {
+        "feature_columns.piecewise_linear_column": {
+            "source_column": "source",
+        },
+    },
+    "PeriodicConfig": {
+        "feature_columns.periodic_column": {
+            "source_column": "source",
+        },
+    },
     "VocabularyConfig": {
         "feature_columns.sequence_categorical_column_with_vocabulary_file": {
             "key": "column",
@@ -167,6 +177,15 @@ KEYS = {
             "activation_fn": "dnn.activation",
             "dropout": "dnn.dropout",
             "batch_norm": "dnn.batch_norm",
+        },
+    },
+    "TabularModelConfig": {
+        "canned.TabularEstimator": {
+            "hidden_units": "dnn.hidden_units",
+            "feature_columns": "dnn.features",
+            "members": "dnn.members",
+            "dropout": "dnn.dropout",
+            "train_rows": "dnn.train_rows",
         },
     },
     "LinearModelConfig": {
@@ -364,6 +383,9 @@ REASONS = {
         "label_mean": "`normalize_label: true` computes it from the train source",
         "label_std": "`normalize_label: true` computes it from the train source",
     },
+    "canned.TabularEstimator": {
+        "train_steps": "`train.max_steps`",
+    },
     "canned.LinearEstimator": {
         "optimizer": "`optimizers.linear`",
     },
@@ -431,6 +453,8 @@ OTHERWISE = {
         "DNNLinearCombinedRegressor": "`model: {type: dnn_linear_combined}`",
         "LinearClassifier": "`model: {type: linear}` with a classification head",
         "LinearRegressor": "`model: {type: linear}` with `head: {type: regression}`",
+        "TabularClassifier": "`model: {type: tabular}` with a classification head",
+        "TabularRegressor": "`model: {type: tabular}`, `head: {type: regression}`",
         "RNNClassifier": "`model: {type: rnn}` with a classification head",
         "dnn_logit_fn_builder": "Python only: for a `model_fn`",
         "linear_logit_fn_builder": "Python only: for a `model_fn`",
@@ -465,6 +489,8 @@ OTHERWISE = {
     },
     "feature_columns": {
         "shared_embedding_columns": "`shared: true`; this is its older name",
+        "quantile_boundaries": "`boundaries: {bins: ...}` of `piecewise_linear`",
+        "tabular_columns": "`model: {type: tabular}` makes its columns",
         "concatenate_context_input": "Python only: for a `model_fn`",
         "input_layer": "Python only: for a `model_fn`",
         "linear_model": "Python only: for a `model_fn`",

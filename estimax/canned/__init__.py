@@ -18,6 +18,11 @@ from estimax.canned.linear import LinearClassifier, LinearEstimator, LinearRegre
 from estimax.canned.multi_task import ESMMClassifier, MMoEEstimator
 from estimax.canned.per_head import PerHeadEstimator
 from estimax.canned.rnn import RNNClassifier, RNNEstimator
+from estimax.canned.tabular import (
+    TabularClassifier,
+    TabularEstimator,
+    TabularRegressor,
+)
 
 __all__ = [
     "BaselineClassifier",
@@ -41,6 +46,9 @@ __all__ = [
     "PerHeadEstimator",
     "RNNClassifier",
     "RNNEstimator",
+    "TabularClassifier",
+    "TabularEstimator",
+    "TabularRegressor",
     "dnn_logit_fn_builder",
     "linear_logit_fn_builder",
 ]

@@ -19,6 +19,8 @@ from estimax.config.schema.features import (
     HashedConfig,
     IdentityConfig,
     NumericConfig,
+    PeriodicConfig,
+    PiecewiseLinearConfig,
     VocabularyConfig,
     WeightedConfig,
 )
@@ -28,7 +30,7 @@ from estimax.config.schema.model import (
     InitializerConfig,
 )
 from estimax.config.schema.run import Run
-from estimax.config.statistics import Moments, Statistics
+from estimax.config.statistics import Moments, Statistics, is_coded
 
 _FC = "estimax.feature_columns."
 
@@ -67,6 +69,45 @@ class ColumnBuilder:
             for name in features.indicator
         ]
         return found
+
+    def tabular(self, names: Iterable[str]) -> list[CallExpression]:
+        """Return the columns of a tabular model: two for each number."""
+        names = list(names)
+        features = [self._features[name] for name in names]
+        coded = {f.source for f in features if isinstance(f, PiecewiseLinearConfig)}
+        found = []
+        for name, feature in zip(names, features, strict=True):
+            if not (isinstance(feature, NumericConfig) and is_coded(feature)):
+                found.append(self.column(name))
+                continue
+            if name not in coded:
+                edges = list(self._statistics.boundaries[name])
+                raw = self._raw_numbers(name)
+                path = f"{_FC}piecewise_linear_column"
+                found.append(
+                    CallExpression(path, {}, (raw, edges), name=f"{name}_codes")
+                )
+            found.append(self._scaled_number(name, feature))
+        return found
+
+    def _scaled_number(self, name: str, feature: NumericConfig) -> CallExpression:
+        """Return the column of a number, scaled robustly if nothing else is asked."""
+        if feature.transform or feature.normalize or feature.normalizer_fn:
+            return self.column(name)
+        middle, spread = self._statistics.spreads[name]
+        fill = self.fill(name, feature)
+        given = {"fill": middle if fill is None else fill, "mean": middle}
+        scaling = CallExpression(
+            "estimax.transforms.Scaling", {**given, "std": spread, "smooth_clip": 3.0}
+        )
+        raw = self._raw_numbers(name)
+        options = {**raw.named, "normalizer_fn": scaling}
+        return CallExpression(raw.path, options, raw.positional, name=name)
+
+    @property
+    def rows(self) -> int | None:
+        """The number of training rows, if it was counted."""
+        return self._statistics.rows
 
     def embeddings(self, group: EmbeddingGroup) -> list[Any]:
         """Return the embeddings of a group."""
@@ -154,6 +195,32 @@ class ColumnBuilder:
         return CallExpression(
             f"{_FC}bucketized_column", {}, (raw, list(boundaries)), name=name
         )
+
+    def _raw_numbers(self, name: str) -> CallExpression:
+        """Return the column of a numeric feature without fill and scaling."""
+        source = self._features[name]
+        assert isinstance(source, NumericConfig)
+        options = changed_values(source, "shape")
+        fill = self.fill(name, source)
+        if fill is not None:  # of Examples, which are parsed for all columns alike
+            options["default_value"] = fill
+        options |= changed_values(source, "dtype")
+        return CallExpression(f"{_FC}numeric_column", options, (source.column or name,))
+
+    def _make_piecewise_linear(
+        self, name: str, feature: PiecewiseLinearConfig
+    ) -> CallExpression:
+        boundaries = self._statistics.boundaries.get(name)
+        if isinstance(feature.boundaries, tuple):
+            boundaries = feature.boundaries
+        assert boundaries is not None
+        given = (self._raw_numbers(feature.source), list(boundaries))
+        return CallExpression(f"{_FC}piecewise_linear_column", {}, given, name=name)
+
+    def _make_periodic(self, name: str, feature: PeriodicConfig) -> CallExpression:
+        given = (self._raw_numbers(feature.source), list(feature.periods))
+        options = changed_values(feature, "trainable")
+        return CallExpression(f"{_FC}periodic_column", options, given, name=name)
 
     def _make_vocabulary(self, name: str, feature: VocabularyConfig) -> CallExpression:
         options = changed_values(
@@ -250,6 +317,8 @@ def _embedding_options(group: EmbeddingGroup) -> dict[str, Any]:
 _COLUMNS: dict[type, Callable[[ColumnBuilder, str, Any], CallExpression]] = {
     NumericConfig: ColumnBuilder._make_numeric,
     BucketizedConfig: ColumnBuilder._make_bucketized,
+    PiecewiseLinearConfig: ColumnBuilder._make_piecewise_linear,
+    PeriodicConfig: ColumnBuilder._make_periodic,
     VocabularyConfig: ColumnBuilder._make_vocabulary,
     HashedConfig: ColumnBuilder._make_hashed,
     IdentityConfig: ColumnBuilder._make_identity,

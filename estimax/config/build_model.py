@@ -31,6 +31,7 @@ from estimax.config.schema.model import (
     PerHeadModelConfig,
     RnnModelConfig,
     RnnPart,
+    TabularModelConfig,
 )
 from estimax.config.schema.optimizers import (
     AdamConfig,
@@ -223,6 +224,22 @@ def _rnn_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, An
     return arguments | _optimizer(run, "rnn")
 
 
+def _tabular_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+    part = model.dnn
+    arguments: dict[str, Any] = {
+        "feature_columns": columns.tabular(part.features or run.features),
+    }
+    if part.hidden_units is not None:
+        arguments["hidden_units"] = list(part.hidden_units)
+    arguments |= changed_values(part, "members", "dropout")
+    rows = part.train_rows or columns.rows
+    if rows is not None:
+        arguments["train_rows"] = rows
+    if run.train.max_steps is not None:
+        arguments["train_steps"] = run.train.max_steps
+    return arguments | _optimizer(run, "dnn")
+
+
 def _baseline_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
     return _optimizer(run, "baseline")
 
@@ -238,6 +255,7 @@ _ARGUMENTS = {
     MmoeModelConfig: _mmoe_arguments,
     EsmmModelConfig: _dnn_arguments,
     RnnModelConfig: _rnn_arguments,
+    TabularModelConfig: _tabular_arguments,
 }
 
 

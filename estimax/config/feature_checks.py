@@ -8,6 +8,7 @@ from typing import Any
 from estimax.config.decode import is_broken
 from estimax.config.nodes import format_value
 from estimax.config.schema.features import (
+    Bins,
     BucketizedConfig,
     CrossedConfig,
     FeatureConfig,
@@ -15,12 +16,15 @@ from estimax.config.schema.features import (
     HashedConfig,
     IdentityConfig,
     NumericConfig,
+    PeriodicConfig,
+    PiecewiseLinearConfig,
     Quantiles,
     VocabularyConfig,
     WeightedConfig,
 )
 from estimax.core.errors import did_you_mean
 
+ENCODED = (PiecewiseLinearConfig, PeriodicConfig)  # numbers made of a number
 Note = Callable[[str, str], None]  # (address, text): report a problem
 FeatureConfigs = Mapping[str, FeatureConfig]
 CATEGORICAL = (
@@ -136,22 +140,44 @@ def _check_identity(
 
 
 def _check_bucketized(
-    feature: BucketizedConfig,
+    feature: BucketizedConfig | PiecewiseLinearConfig,
     features: FeatureConfigs,
     path: str,
     note: Note,
 ) -> None:
-    source = known_feature(feature.source, features, f"{path}.source", note)
-    if source is not None and not isinstance(source, NumericConfig):
-        text = f"{feature.source!r} is {source.type}; name a numeric feature"
-        note(f"{path}.source", text)
-    if isinstance(feature.boundaries, Quantiles):
+    _check_source(feature, features, path, note)
+    if isinstance(feature.boundaries, Quantiles | Bins):
         return
     boundaries = [b for b in feature.boundaries if isinstance(b, float)]
     for i in range(1, len(boundaries)):
         if boundaries[i] <= boundaries[i - 1]:
             text = f"must increase, got {boundaries[i]:g} after {boundaries[i - 1]:g}"
             note(f"{path}.boundaries.{i}", text)
+
+
+def _check_source(
+    feature: Any, features: FeatureConfigs, path: str, note: Note
+) -> None:
+    source = known_feature(feature.source, features, f"{path}.source", note)
+    if source is not None and not isinstance(source, NumericConfig):
+        text = f"{feature.source!r} is {source.type}; name a numeric feature"
+        note(f"{path}.source", text)
+
+
+def _check_encoded(
+    feature: PiecewiseLinearConfig | PeriodicConfig,
+    features: FeatureConfigs,
+    path: str,
+    note: Note,
+) -> None:
+    if isinstance(feature, PiecewiseLinearConfig):
+        _check_bucketized(feature, features, path, note)
+    else:
+        _check_source(feature, features, path, note)
+    source = None if is_broken(feature.source) else features.get(feature.source)
+    if isinstance(source, NumericConfig) and source.sequence is True:
+        text = f"{feature.source!r} is a sequence, which cannot be encoded"
+        note(f"{path}.source", text)
 
 
 def _check_crossed(
@@ -161,8 +187,8 @@ def _check_crossed(
     for i, key in enumerate(feature.keys):
         here = f"{path}.keys.{i}"
         part = known_feature(key, features, here, note)
-        if isinstance(part, NumericConfig):
-            note(here, f"{key!r} is numeric; cross a bucketized feature of it")
+        if isinstance(part, NumericConfig | PiecewiseLinearConfig | PeriodicConfig):
+            note(here, f"{key!r} is {part.type}; cross a bucketized feature of it")
         elif isinstance(part, CrossedConfig):
             note(here, f"{key!r} is a cross itself; list its keys instead")
         elif isinstance(part, WeightedConfig):
@@ -209,6 +235,8 @@ _FEATURE_CHECKS: dict[type, Callable[[Any, FeatureConfigs, str, Note], None]] = 
     VocabularyConfig: _check_vocabulary,
     IdentityConfig: _check_identity,
     BucketizedConfig: _check_bucketized,
+    PiecewiseLinearConfig: _check_encoded,
+    PeriodicConfig: _check_encoded,
     CrossedConfig: _check_crossed,
     WeightedConfig: _check_weighted,
 }

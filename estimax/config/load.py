@@ -30,6 +30,7 @@ from estimax.config.schema.model import (
     DnnPart,
     ModelFnConfig,
     PerHeadModelConfig,
+    TabularPart,
 )
 from estimax.config.schema.optimizers import (
     AdagradConfig,
@@ -175,6 +176,9 @@ def _choose_for_parts(
         if found is not None and getattr(own, part) is None:
             is_click = part == "dnn" and not isinstance(found, DnnPart)
             common = getattr(of_all, part)
+            if isinstance(found, TabularPart):  # has an optimizer of its own
+                chosen[part] = common
+                continue
             chosen[part] = common or (CLICK if is_click else default)
     if isinstance(model, BaselineModelConfig) and own.baseline is None:
         chosen["baseline"] = of_all.baseline

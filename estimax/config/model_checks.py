@@ -13,6 +13,7 @@ from estimax.config.columns import heads_of
 from estimax.config.decode import is_broken
 from estimax.config.feature_checks import (
     CATEGORICAL,
+    ENCODED,
     FeatureConfigs,
     Note,
     column_key,
@@ -24,6 +25,8 @@ from estimax.config.schema.features import (
     CrossedConfig,
     FeatureConfig,
     NumericConfig,
+    PeriodicConfig,
+    PiecewiseLinearConfig,
     WeightedConfig,
 )
 from estimax.config.schema.heads import (
@@ -47,6 +50,7 @@ from estimax.config.schema.model import (
     ModelFnConfig,
     PerHeadModelConfig,
     RnnPart,
+    TabularPart,
 )
 from estimax.config.schema.optimizers import (
     AdamConfig,
@@ -76,6 +80,8 @@ def check_model(run: Run, note: Note, *, complete: bool) -> None:
             takes_all |= isinstance(one, BaselineModelConfig) or (
                 isinstance(one, KMeansModelConfig) and one.features is None
             )
+            part = getattr(one, "dnn", None)
+            takes_all |= isinstance(part, TabularPart) and part.features is None
         if complete and not takes_all:
             _check_all_used(run.features, used, note)
         if isinstance(model, PerHeadModelConfig):
@@ -147,6 +153,9 @@ def _linear_references(model: Any, path: str) -> Iterator[tuple[str, Sequence[st
     linear = getattr(model, "linear", None)
     if isinstance(linear, LinearPart):
         yield f"{path}.linear.features", linear.features
+    part = getattr(model, "dnn", None)
+    if isinstance(part, TabularPart) and part.features:
+        yield f"{path}.dnn.features", part.features
     if isinstance(model, DeepFmModelConfig) and model.linear_features:
         yield f"{path}.linear_features", model.linear_features
 
@@ -245,11 +254,11 @@ def _check_kind(
     note: Note,
     wants_sequence: bool,
 ) -> None:
-    if use == "numeric" and not isinstance(feature, NumericConfig):
+    if use == "numeric" and not isinstance(feature, (NumericConfig, *ENCODED)):
         text = f"{name!r} is {feature.type}; put it under embedding or indicator"
         note(path, text)
     elif use in ("embedding", "indicator") and not isinstance(feature, CATEGORICAL):
-        text = f"{name!r} is numeric; put it under numeric, or bucketize it"
+        text = f"{name!r} is {feature.type}; put it under numeric, or bucketize it"
         note(path, text)
     elif wants_sequence and not is_sequence(feature):
         note(path, f"{name!r} is no sequence; set features.{name}.sequence to true")
@@ -260,10 +269,10 @@ def _check_kind(
 def _column_name(name: str, features: FeatureConfigs) -> str:
     """Return the name of a feature's column, from which its variables are named."""
     feature = features.get(name)
-    if isinstance(feature, BucketizedConfig):
+    if isinstance(feature, BucketizedConfig | PiecewiseLinearConfig | PeriodicConfig):
         source = features.get(feature.source)
         key = source.column if isinstance(source, NumericConfig) else None
-        return f"{key or feature.source}_bucketized"
+        return f"{key or feature.source}_{feature.type}"
     if isinstance(feature, WeightedConfig) and feature.source != name:
         return f"{_column_name(feature.source, features)}_weighted_by_{feature.weights}"
     if isinstance(feature, CrossedConfig):
@@ -293,7 +302,7 @@ def _made_of(feature: FeatureConfig | None) -> Sequence[str]:
     """Return the features that a feature is made of."""
     if isinstance(feature, CrossedConfig):
         return feature.keys
-    if isinstance(feature, BucketizedConfig | WeightedConfig):
+    if isinstance(feature, (BucketizedConfig, WeightedConfig, *ENCODED)):
         return [feature.source]
     return ()
 

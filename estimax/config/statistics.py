@@ -26,12 +26,15 @@ from estimax.config.columns import (
     label_columns,
 )
 from estimax.config.schema.features import (
+    Bins,
     BucketizedConfig,
     NumericConfig,
+    PiecewiseLinearConfig,
     Quantiles,
     VocabularyConfig,
 )
 from estimax.config.schema.heads import RegressionHeadConfig
+from estimax.config.schema.model import PerHeadModelConfig, TabularPart
 from estimax.config.schema.run import Run
 from estimax.config.tables import find_files, is_remote
 from estimax.core.errors import ConfigError, FeatureError, LabelError
@@ -85,6 +88,8 @@ class Statistics:
       boundaries: Boundaries at quantiles, of bucketized features.
       labels: Moments of label columns that are normalised.
       cuts: The limits of the parts of sources that are split by time.
+      spreads: Median, and distance of the quartiles, of features encoded by bins.
+      rows: The number of rows, if features are encoded by bins.
     """
 
     raw: dict[str, Moments] = field(default_factory=dict)
@@ -93,6 +98,8 @@ class Statistics:
     boundaries: dict[str, tuple[float, ...]] = field(default_factory=dict)
     labels: dict[str, Moments] = field(default_factory=dict)
     cuts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    spreads: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -104,12 +111,12 @@ class Request:
     quantiles: dict[str, tuple[str, int]] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
     cuts: dict[str, tuple[str, float, float]] = field(default_factory=dict)
+    bins: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def is_empty(self) -> bool:
         """Return whether no statistics are needed."""
-        return not any(
-            (self.numeric, self.vocabulary, self.quantiles, self.labels, self.cuts)
-        )
+        more = (self.labels, self.cuts, self.bins)
+        return not any((self.numeric, self.vocabulary, self.quantiles, *more))
 
     def key(self) -> str:
         """Return a string that is equal for requests of the same statistics."""
@@ -120,7 +127,12 @@ class Request:
                 for n, f in self.vocabulary.items()
             },
         }
-        more = {"quantiles": self.quantiles, "labels": self.labels, "cuts": self.cuts}
+        more = {
+            "quantiles": self.quantiles,
+            "labels": self.labels,
+            "cuts": self.cuts,
+            "bins": self.bins,
+        }
         asked |= {key: value for key, value in more.items() if value}
         return json.dumps(asked, sort_keys=True)
 
@@ -155,7 +167,35 @@ def request_of(run: Run) -> Request:
         for name, source in run.data.sources.items()
         if source.part is not None and source.part.by == "time"
     }
-    return Request(numeric, vocabulary, quantiles, labels, cuts)
+    return Request(numeric, vocabulary, quantiles, labels, cuts, _bins_of(run))
+
+
+def _bins_of(run: Run) -> dict[str, tuple[str, int]]:
+    """Return source and number of the bins of each feature that is encoded by them."""
+    found = {
+        name: (feature.source, feature.boundaries.bins)
+        for name, feature in run.features.items()
+        if isinstance(feature, PiecewiseLinearConfig)
+        and isinstance(feature.boundaries, Bins)
+    }
+    model: Any = run.model
+    models = model.models.values() if isinstance(model, PerHeadModelConfig) else [model]
+    for one in models:
+        part = getattr(one, "dnn", None)
+        if isinstance(part, TabularPart):
+            for name in part.features or run.features:
+                if is_coded(run.features[name]):
+                    found[name] = (name, part.bins)
+    return found
+
+
+def is_coded(feature: Any) -> bool:
+    """Return whether a tabular model encodes a feature by bins."""
+    return (
+        isinstance(feature, NumericConfig)
+        and math.prod(feature.shape) == 1
+        and not feature.sequence
+    )
 
 
 def is_scaled(head: Any) -> bool:
@@ -240,12 +280,17 @@ def _from_json(saved: dict[str, Any], request: Request) -> Statistics:
             for name, feature in request.numeric.items()
         },
         {name: _words_from(saved["vocabularies"][name]) for name in request.vocabulary},
-        {n: _numbers_from(saved["boundaries"][n]) for n in request.quantiles},
+        {
+            name: _numbers_from(saved["boundaries"][name])
+            for name in (*request.quantiles, *request.bins)
+        },
         {column: _moments_from(saved["labels"][column]) for column in request.labels},
         {
             name: (saved["cuts"][name][0], saved["cuts"][name][1])
             for name in request.cuts
         },
+        {name: _numbers_from(saved["spreads"][name]) for name in request.bins},
+        int(saved["rows"]) if request.bins else None,
     )
 
 
@@ -280,17 +325,19 @@ def collect(run: Run, request: Request) -> Statistics:
     cuts = {name: _cuts(run, name, *asked) for name, asked in request.cuts.items()}
     source = run.train.source
     every = data_columns(run)
+    sampled = {**request.quantiles, **request.bins}
     names = {
         *(column_of(name, f) for name, f in request.numeric.items()),
         *(column_of(name, f) for name, f in request.vocabulary.items()),
-        *(column_of(of, run.features[of]) for of, _ in request.quantiles.values()),
+        *(column_of(of, run.features[of]) for of, _ in sampled.values()),
         *request.labels,
     }
     label = dict.fromkeys(request.labels, Moments())
     raw = {name: Moments() for name in request.numeric}
     scaled = dict(raw)
     counts: dict[str, Counter[str]] = {name: Counter() for name in request.vocabulary}
-    samples = {name: _Sample() for name in request.quantiles}
+    samples = {name: _Sample() for name in sampled}
+    rows = 0
     columns = {c: k for c, k in every.items() if c in names}
     for batch in scan(run, source, columns, cuts) if columns else ():
         for name, number in request.numeric.items():
@@ -303,7 +350,8 @@ def collect(run: Run, request: Request) -> Statistics:
             label[column] = label[column].merge(found)
         for name, words in request.vocabulary.items():
             _count(counts[name], batch[column_of(name, words)])
-        for name, (of, _) in request.quantiles.items():
+        rows += len(next(iter(batch.values())))
+        for name, (of, _) in sampled.items():
             samples[name].add(_numbers(batch[column_of(of, run.features[of])]))
     empty = [name for name, moments in raw.items() if moments.count == 0]
     empty += [name for name, sample in samples.items() if not sample.count]
@@ -320,7 +368,10 @@ def collect(run: Run, request: Request) -> Statistics:
     boundaries = {
         name: samples[name].quantiles(n) for name, (_, n) in request.quantiles.items()
     }
-    return Statistics(raw, scaled, chosen, boundaries, label, cuts)
+    boundaries |= {name: samples[name].bins(n) for name, (_, n) in request.bins.items()}
+    spreads = {name: samples[name].spread() for name in request.bins}
+    counted = rows if request.bins else None
+    return Statistics(raw, scaled, chosen, boundaries, label, cuts, spreads, counted)
 
 
 def _cuts(run: Run, name: str, key: str, start: float, stop: float) -> tuple[Any, Any]:
@@ -392,6 +443,23 @@ class _Sample:
         shares = np.arange(1, buckets) / buckets
         found = np.unique(np.quantile(np.concatenate(self._parts), shares))
         return tuple(float(boundary) for boundary in found)
+
+    def bins(self, count: int) -> tuple[float, ...]:
+        """Return the edges of bins for a piecewise-linear code."""
+        import numpy as np
+
+        from estimax.feature_columns import quantile_boundaries
+
+        return quantile_boundaries(np.concatenate(self._parts), count)
+
+    def spread(self) -> tuple[float, ...]:
+        """Return what a robust scaling subtracts and divides by."""
+        import numpy as np
+
+        from estimax.feature_columns.tables import robust_scaling
+
+        found = robust_scaling(np.concatenate(self._parts))
+        return (found.mean, found.std)
 
 
 _MOST_VALUES = 1 << 22

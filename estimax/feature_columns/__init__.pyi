@@ -55,6 +55,15 @@ from estimax.feature_columns.embedding_lookups import (
 from estimax.feature_columns.embedding_lookups import (
     embedding_lookup_sparse as embedding_lookup_sparse,
 )
+from estimax.feature_columns.encodings import PeriodicColumn as PeriodicColumn
+from estimax.feature_columns.encodings import (
+    PiecewiseLinearColumn as PiecewiseLinearColumn,
+)
+from estimax.feature_columns.encodings import periodic_column as periodic_column
+from estimax.feature_columns.encodings import (
+    piecewise_linear_column as piecewise_linear_column,
+)
+from estimax.feature_columns.encodings import quantile_boundaries as quantile_boundaries
 from estimax.feature_columns.layers import DenseFeatures as DenseFeatures
 from estimax.feature_columns.layers import LinearModel as LinearModel
 from estimax.feature_columns.layers import SequenceFeatures as SequenceFeatures
@@ -98,5 +107,6 @@ from estimax.feature_columns.sequence import (
 from estimax.feature_columns.sequence import (
     sequence_numeric_column as sequence_numeric_column,
 )
+from estimax.feature_columns.tables import tabular_columns as tabular_columns
 from estimax.feature_columns.transforms import fingerprint64 as fingerprint64
 from estimax.v1 import feature_columns as v1  # noqa: F401 - public under this name

@@ -34,6 +34,12 @@ MODELS = {
     "BaselineClassifier": (lambda c: ex.BaselineClassifier(config=c), BINARY),
     "BaselineEstimator": (lambda c: ex.BaselineEstimator(HEAD(), config=c), BINARY),
     "BaselineRegressor": (lambda c: ex.BaselineRegressor(config=c), REAL),
+    "TabularClassifier": (lambda c: ex.TabularClassifier(WIDE, config=c), BINARY),
+    "TabularEstimator": (
+        lambda c: ex.TabularEstimator(HEAD(), WIDE, config=c),
+        BINARY,
+    ),
+    "TabularRegressor": (lambda c: ex.TabularRegressor(WIDE, config=c), REAL),
     "DCNClassifier": (lambda c: ex.DCNClassifier([4], DEEP, config=c), BINARY),
     "DINClassifier": (
         lambda c: ex.DINClassifier([4], [PAIR], config=c),

@@ -132,7 +132,8 @@ WRONG = [
         "{type: hashed, buckets: 100}",
         "{buckets: 100}",
         "run.yaml:10:9: features.city.type: required key is missing; one of: "
-        "numeric, bucketized, vocabulary, hashed, identity, crossed, weighted",
+        "numeric, bucketized, piecewise_linear, "
+        "periodic, vocabulary, hashed, identity, crossed, weighted",
     ),
     (
         "numeric: [age]",

@@ -4,6 +4,8 @@ features:
   age:         {type: numeric, default: mean, normalize: zscore}
   age_buckets: {type: bucketized, source: age, boundaries: {quantiles: 10}}
   city:        {type: vocabulary, from_data: {min_count: 5}, oov_buckets: 1}
+  age_codes:   {type: piecewise_linear, source: age, boundaries: {bins: 24}}
+  hour_waves:  {type: periodic, source: hour, periods: [24]}
   age_x_city:  {type: crossed, keys: [age_buckets, city], buckets: 10000}
   tags:        {type: hashed, buckets: 1000, delimiter: "|"}
   clicked:     {type: identity, buckets: 500, sequence: true}
@@ -120,6 +122,50 @@ class BucketizedConfig(FeatureSection):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Bins:
+    """Edges of bins from the train source, as `ex.feature_columns.quantile_boundaries`.
+
+    Args:
+      bins: The largest number of bins.
+    """
+
+    bins: PositiveInt = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class PiecewiseLinearConfig(FeatureSection):
+    """A numeric feature as its place in each of several bins, for networks.
+
+    Args:
+      type: A number encoded by bins.
+      source: The numeric feature; its raw values are encoded. Missing values stay
+        missing, and have a flag.
+      boundaries: Increasing edges of the bins, in the units of the data, or {bins: n}.
+    """
+
+    type: Literal["piecewise_linear"] = "piecewise_linear"
+    source: str
+    boundaries: Annotated[tuple[float, ...], Items(at_least=2)] | Bins = Bins()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodicConfig(FeatureSection):
+    """A numeric feature as sines and cosines, for numbers that repeat.
+
+    Args:
+      type: A number encoded by waves.
+      source: The numeric feature; its raw values are encoded.
+      periods: Lengths of the waves, in the units of the data, such as 24 for hours.
+      trainable: Whether training changes the periods.
+    """
+
+    type: Literal["periodic"] = "periodic"
+    source: str
+    periods: Annotated[tuple[PositiveFloat, ...], Items(at_least=1, or_one=True)]
+    trainable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class FromData:
     """A vocabulary of the words in the train source, most frequent first.
 
@@ -233,6 +279,8 @@ class WeightedConfig(FeatureSection):
 FeatureConfig = (
     NumericConfig
     | BucketizedConfig
+    | PiecewiseLinearConfig
+    | PeriodicConfig
     | VocabularyConfig
     | HashedConfig
     | IdentityConfig

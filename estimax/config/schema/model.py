@@ -11,6 +11,8 @@ model:
   type: deepfm          # or dcn
   dnn: {features: {embedding: {dim: 8, of: [city, page]}}, hidden_units: [128, 64]}
 
+model: {type: tabular, head: {type: regression}}     # all features, default sizes
+
 model:
   type: per_head        # a model of its own for each label
   models:
@@ -224,6 +226,26 @@ class EntireSpacePart(ModelPartSection):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TabularPart(ModelPartSection):
+    """The network of a tabular model; null chooses a size by the number of rows.
+
+    Args:
+      features: The features, of any kind; null takes all. Numeric ones are encoded by
+        bins, categorical ones are one-hot or embeddings.
+      members: Number of members, which share weights and are averaged.
+      bins: Largest number of bins of a numeric feature.
+      train_rows: Number of training rows, for the sizes; null counts them.
+    """
+
+    features: Annotated[tuple[str, ...], Items(at_least=1)] | None = None
+    hidden_units: Annotated[tuple[PositiveInt, ...], Items(at_least=1)] | None = None
+    members: PositiveInt | None = None
+    dropout: Fraction | None = None
+    bins: PositiveInt = 24
+    train_rows: PositiveInt | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RnnPart:
     """Recurrent layers over sequence features.
 
@@ -430,6 +452,21 @@ class RnnModelConfig(ModelSection):
     head: HeadConfig = BINARY
 
 
+@calls("estimax.canned.TabularEstimator")
+@dataclass(frozen=True, kw_only=True)
+class TabularModelConfig(ModelSection):
+    """A network for tables: numbers by bins, and members that share weights.
+
+    Args:
+      type: A network for tables.
+      dnn: The network.
+    """
+
+    type: Literal["tabular"] = "tabular"
+    dnn: TabularPart = TabularPart()
+    head: HeadConfig = BINARY
+
+
 # The models of single heads, which can be trained beside others.
 SingleModelConfig = (
     CombinedModelConfig
@@ -440,6 +477,7 @@ SingleModelConfig = (
     | DcnModelConfig
     | DinModelConfig
     | RnnModelConfig
+    | TabularModelConfig
 )
 
 
@@ -546,6 +584,7 @@ ModelConfig = (
     | MmoeModelConfig
     | EsmmModelConfig
     | RnnModelConfig
+    | TabularModelConfig
     | PerHeadModelConfig
     | KMeansModelConfig
     | CustomModelConfig

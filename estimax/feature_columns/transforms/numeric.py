@@ -97,16 +97,21 @@ class Scaling:
       log1p: Whether to take log(1 + x) first.
       mean: What is subtracted.
       std: What the difference is divided by.
+      smooth_clip: A bound c for the result: y becomes y / sqrt(1 + (y / c)**2), which
+        is close to y if it is small and stays within (-c, c). None: no bound.
 
     Example:
       >>> Scaling(fill=3.0, mean=1.0, std=2.0)(np.array([5.0, np.nan])).tolist()
       [2.0, 1.0]
+      >>> Scaling(smooth_clip=3.0)(np.array([0.1, 1e6])).round(2).tolist()
+      [0.1, 3.0]
     """
 
     fill: float | None = None
     log1p: bool = False
     mean: float = 0.0
     std: float = 1.0
+    smooth_clip: float | None = None
 
     def __call__(self, x: Any) -> Any:
         """Scale a NumPy or JAX array of any shape."""
@@ -119,11 +124,24 @@ class Scaling:
             x = xp.where(xp.isnan(x), xp.asarray(self.fill, x.dtype), x)
         if self.log1p:
             x = xp.log1p(x)
-        if self.mean == 0.0 and self.std == 1.0:
+        if self.mean != 0.0 or self.std != 1.0:
+            # A Python float keeps the array's own precision. A large Python int would
+            # not fit the integers of a device.
+            x = (x - float(self.mean)) / float(self.std)
+        if self.smooth_clip is None:
             return x
-        # A Python float keeps the array's own precision. A large Python int would not
-        # fit the integers of a device.
-        return (x - float(self.mean)) / float(self.std)
+        bound = float(self.smooth_clip)
+        # Clipped before it is squared: infinite numbers have a result, too.
+        x = xp.clip(x, -1e6 * bound, 1e6 * bound)
+        return x / xp.sqrt(1.0 + xp.square(x / bound))
+
+
+def _scaling_record(scaling: Scaling) -> Record:
+    """Return the fields; without a bound as they were before there was one."""
+    record = dict(vars(scaling))
+    if scaling.smooth_clip is None:
+        del record["smooth_clip"]
+    return record
 
 
 @dataclass(frozen=True)
@@ -181,7 +199,7 @@ class Bucketize(IdSource):
         return {
             **vars(self),
             "boundaries": list(self.boundaries),
-            "normalizer": None if scaling is None else dict(vars(scaling)),
+            "normalizer": None if scaling is None else _scaling_record(scaling),
         }
 
     @classmethod
