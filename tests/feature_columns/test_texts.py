@@ -34,6 +34,7 @@ from estimax.feature_columns.transforms.texts import number_of_text
         ("3,25 €", "comma", 3.25),
         ("1\u00a0302,5", "comma", 1302.5),
         ("3.25", "comma", None),
+        ("12 34", "point", None),
         ("abc", "point", None),
         ("%", "point", None),
         ("-", "point", None),

@@ -45,10 +45,12 @@ PERIODS: Mapping[str, tuple[int, int]] = {
 }
 EPOCH = "1970-01-01"
 _DIGITS = {
-    "point": re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)?(\.\d*)?([eE][+-]?\d+)?"),
-    "comma": re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)?(,\d*)?([eE][+-]?\d+)?"),
+    style: re.compile(
+        rf"[+-]?(\d+|\d{{1,3}}([{mark}'\s]\d{{3}})+)?({point}\d*)?([eE][+-]?\d+)?"
+    )
+    for style, mark, point in (("point", ",", r"\."), ("comma", ".", ","))
 }
-_MARKS = re.compile(r"[\s$€£¥%'\u00a0\u202f]")
+_MARKS = re.compile(r"\s*[$€£¥%]\s*")
 _ISO = re.compile(
     r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})"
     r"(?:[T ](\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d+)?)?\s*(?:Z|[+-]\d{2}:?\d{2})?)?"
@@ -62,14 +64,14 @@ def number_of_text(text: str, style: NumberFormat) -> float | None:
     >>> number_of_text("$1,302.10", "point"), number_of_text("3,25", "comma")
     (1302.1, 3.25)
     """
-    plain = _MARKS.sub("", text)
+    plain = _MARKS.sub("", text).strip()
     if not plain:
         return None if text.strip() else math.nan
     if not _DIGITS[style].fullmatch(plain) or not any(map(str.isdigit, plain)):
         return None
     if style == "comma":
         plain = plain.replace(".", "").replace(",", ".")
-    return float(plain.replace(",", ""))
+    return float(re.sub(r"[,'\s]", "", plain))
 
 
 @functools.lru_cache(_MOST_PARSED)
@@ -150,9 +152,9 @@ class DateParts(Transform):
       format: How dates are written, as for `strptime`; None for ISO 8601.
 
     Example:
-      >>> parts = DateParts("day", ("month", "days_since"), since="2024-01-01")
-      >>> parts({"day": Strings.of(["2024-12-31", ""])}).round(3).tolist()
-      [[1.0, 0.999], [0.0, 0.0]]
+      >>> parts = DateParts("day", ("month", "weekday"))
+      >>> parts({"day": Strings.of(["2024-12-30", ""])}).tolist()
+      [[1.0, -1.0], [0.0, 0.0]]
     """
 
     kind = "date_parts"
