@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from estimax import config
+from estimax.cli.best_checkpoint import checkpoint_of
 from estimax.cli.console import log_to, note, notes, say
 from estimax.cli.data_errors import locate_errors
 from estimax.config.data_report import check_files
@@ -83,6 +84,8 @@ MAX_ROWS = 20_000  # rows that a report looks at
 
 def _source(run: config.Run, given: str | None) -> str:
     """Return the source to look at: `given`, or the source of eval, or of train."""
+    if given is None and run.test is not None:
+        return run.test.source
     if given is None:
         return run.eval.source if run.eval is not None else run.train.source
     if given not in run.data.sources:
@@ -111,6 +114,7 @@ def _write(
         group=group,
         weight=run.data.weight,
         max_rows=max_rows,
+        checkpoint_path=checkpoint_of(run, None),
         evaluation=_evaluation(run, source),
         facts=_facts(loaded),
     )

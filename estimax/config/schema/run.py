@@ -1,6 +1,7 @@
 """The run file, and its sections that have no module of their own.
 
-These are `run`, `warm_start`, `train`, `eval`, `early_stopping`, `export` and `sweep`.
+These are `run`, `warm_start`, `train`, `eval`, `test`, `early_stopping`,
+`export` and `sweep`.
 The sections `data`, `features`, `model`, `optimizers` and `serving` have modules.
 """
 
@@ -352,6 +353,21 @@ class EvalSection(EvaluationSection):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TestSection:
+    """An evaluation after the end of training, on rows that decided nothing.
+
+    It evaluates the checkpoint of the best export, or the last one if there is none.
+
+    Args:
+      source: A name in data.sources.
+      steps: Batches to evaluate; null evaluates the whole source.
+    """
+
+    source: str
+    steps: PositiveInt | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class EarlyStopping:
     """Stop when a metric of an evaluation has not improved for some steps.
 
@@ -514,6 +530,7 @@ class Run:
       warm_start: A model whose variables to start from.
       train: The source and when to stop.
       eval: Evaluation during training.
+      test: Evaluation after training, which decides nothing.
       early_stopping: Stop when a metric no longer improves.
       export: Bundles to write after evaluations.
       serving: How `estimax serve` serves the bundles.
@@ -534,6 +551,7 @@ class Run:
     warm_start: WarmStartSection | None = None
     train: TrainSection = TrainSection()
     eval: EvalSection | None = None
+    test: TestSection | None = None
     early_stopping: EarlyStopping | None = None
     export: tuple[Export, ...] = ()
     serving: ServingSection | None = None
