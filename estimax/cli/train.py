@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,7 @@ from estimax.cli.console import (
 from estimax.cli.data_errors import locate_errors
 from estimax.cli.report import report_after_training
 from estimax.cli.tensorboard import write_config
+from estimax.config import references
 from estimax.config.checks import sources_of
 from estimax.config.data_report import check_files
 from estimax.config.saved import claim_model_dir
@@ -87,6 +89,8 @@ def _train(
                 built = build(loaded)
             if is_first:
                 write_config(loaded, built)
+    compares = run.run.compare and is_first
+    comparison = references.start(run) if compares else None
     every = run.run.log_step_count_steps or 100
     again = _command(path, model_dir, overrides)
     try:
@@ -99,9 +103,12 @@ def _train(
         # Training itself has told what it saved.
         note(f"to resume: estimax train {again}", "cyan")
         raise typer.Exit(128 + signal.SIGINT) from None
+    finally:
+        if sys.exc_info()[0] is not None:
+            references.finish(comparison, 0)
     from estimax.cli.training_results import print_results
 
-    print_results(built, metrics, as_json=as_json)
+    print_results(built, metrics, comparison, as_json=as_json)
     if is_first:
         if with_report and run.run.report:
             report_after_training(loaded, built)

@@ -152,7 +152,7 @@ class Inferred:
         """Return the sections that a run file may leave out."""
         saving = {"every_steps": self.steps_between, "keep_last": 3}
         return {
-            "run": {"save_checkpoints": saving},
+            "run": {"save_checkpoints": saving, "compare": True},
             "data": self.data(),
             "features": {f.name: dict(f.section) for f in self.features},
             "model": self.model(),

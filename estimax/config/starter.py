@@ -76,6 +76,8 @@ def _run(inferred: Inferred) -> str:
             "  model_dir: runs/${name}",
             "  # The model is evaluated whenever a checkpoint is saved.",
             f"  save_checkpoints: {dump_flow(saving)}",
+            "  # Show what a linear model and LightGBM score on the same rows.",
+            "  compare: true",
             "",
         ]
     )

@@ -96,7 +96,10 @@ _LEAST_EVALUATIONS = 3
 
 
 def verdict_of(
-    run: Run, metrics: Mapping[str, Any], baseline: Mapping[str, float]
+    run: Run,
+    metrics: Mapping[str, Any],
+    baseline: Mapping[str, float],
+    others: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[Remark]:
     """Return what to say about a run that has ended, the most important first.
 
@@ -104,6 +107,7 @@ def verdict_of(
       run: The run. The curves of its model directory are read.
       metrics: The metrics of the last evaluation, of rows that decided nothing.
       baseline: Those of a constant answer on the same rows; may be empty.
+      others: Those of other models on the same rows, by name.
     """
     found = []
     if is_worse_than(metrics, baseline):
@@ -120,7 +124,40 @@ def verdict_of(
     curves = _loss_curves(run)
     if curves is not None:
         found += _of_curves(*curves)
-    return found
+    return found + _of_others(metrics, others or {})
+
+
+def _of_others(
+    metrics: Mapping[str, Any], others: Mapping[str, Mapping[str, float]]
+) -> list[Remark]:
+    """Return what the loss of other models on the same rows says.
+
+    >>> _of_others({"average_loss": 0.5}, {"linear": {"average_loss": 0.4}})[0].title
+    'underfitting'
+    """
+    if "average_loss" not in metrics:
+        return []
+    loss = float(metrics["average_loss"])
+    names = {"linear": "a linear model", "lightgbm": "LightGBM with its defaults"}
+    better = {
+        name: found["average_loss"]
+        for name, found in others.items()
+        if name in names and found["average_loss"] < (1 - _BEHIND) * loss
+    }
+    if not better:
+        return []
+    name = min(better, key=lambda one: better[one])
+    text = (
+        f"{names[name]} has average_loss {better[name]:.4g} on the same rows, this "
+        f"model {loss:.4g}"
+    )
+    if name == "linear":
+        advice = "more steps, a larger learning rate or more units may help"
+        return [Remark("underfitting", f"{text}; {advice}.", "yellow")]
+    return [Remark("behind trees", f"{text}; trees suit this table.", "yellow")]
+
+
+_BEHIND = 0.02  # the share of the loss by which another model is better
 
 
 def is_worse_than(metrics: Mapping[str, Any], baseline: Mapping[str, float]) -> bool:

@@ -137,6 +137,7 @@ ClusterConfig = Detected | JobsConfig | CoordinatedClusterConfig
         "on_config_change",
         "save_checkpoints",
         "report",
+        "compare",
         "compilation_cache",
     ),
 )
@@ -151,6 +152,9 @@ class RunSection:
         data.
       save_checkpoints: When to save checkpoints.
       report: Whether estimax train writes report.html to model_dir at its end.
+      compare: Whether estimax train shows, beside the metrics, those of a linear model
+        and (if it is installed) of LightGBM with its defaults, on the same rows. Both
+        are trained in a process of low priority meanwhile.
       compilation_cache: Where compiled programs are kept for the next start: auto (the
         user's cache directory), off, or a path.
       save_summary_steps: Steps between two summaries; 0 or None writes none.
@@ -214,6 +218,7 @@ class RunSection:
     on_config_change: Literal["fail", "warn"] = "fail"
     save_checkpoints: SaveCheckpoints = SaveCheckpoints()
     report: bool = True
+    compare: bool = False
     compilation_cache: str = "auto"
     save_summary_steps: NonNegativeInt | None = 100
     log_step_count_steps: PositiveInt | None = 100

@@ -49,6 +49,9 @@ class RunFacts:
       settings: Every setting with its value and where it was set.
       environment: Versions of packages, the machine and so on, by name.
       commands: Shell commands that make the model again.
+      verdict: What is to be said about the run, first of all: titles and sentences.
+      compared: The metrics of the model and of others on the same rows: the headings
+        and the rows of a table.
 
     Example:
       >>> RunFacts(name="clicks", commands=["python train.py"]).commands
@@ -59,6 +62,8 @@ class RunFacts:
     settings: Sequence[tuple[str, str, str]] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     commands: Sequence[str] = ()
+    verdict: Sequence[tuple[str, str]] = ()
+    compared: tuple[Sequence[str], Sequence[Sequence[str]]] = ((), ())
 
 
 def write_report(
@@ -146,6 +151,7 @@ def write_report(
     page = Page(name, f"step {step:,} · {count:,} rows of the evaluation data")
     wanted = curves if evaluation is None else _only(curves, f"eval_{evaluation}")
     metrics, source = _metrics(estimator, sample_fn, wanted, step, checkpoint)
+    _add_verdict(page, facts)
     _add_metrics(page, metrics, source, estimator)
     _add_data(page, estimator, features, train_input_fn, max_rows)
     add_learning_curves(page, curves)
@@ -246,6 +252,17 @@ def _metrics(
         if name != "global_step" and np.ndim(value) == 0
     }
     return numbers, f"Evaluated on the rows of this report, at step {step:,}."
+
+
+def _add_verdict(page: Page, facts: RunFacts) -> None:
+    headings, rows = facts.compared
+    if not facts.verdict and not rows:
+        return
+    section = page.section("Verdict")
+    for title, text in facts.verdict:
+        section.text(f"{title[:1].upper()}{title[1:]}: {text}")
+    if rows:
+        section.table(headings, rows)
 
 
 def _add_metrics(
