@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from estimax.cli.console import note, notes, say
+from estimax.cli.console import note, notes, results, say, wrap_lines
 from estimax.config.infer import Inferred, guess_label, infer
 from estimax.config.json_schema import json_schema
 from estimax.config.profile import (
@@ -80,7 +80,7 @@ def init(
     atomic.write_bytes(path, text.encode())
     schema = path.parent / SCHEMA_FILE
     atomic.write_bytes(schema, (json.dumps(json_schema(), indent=2) + "\n").encode())
-    _report(table, inferred, path)
+    _report(table, inferred, path, _split(inferred, test))
 
 
 def _stem(data: Path) -> str:
@@ -170,21 +170,78 @@ def _write_csv(rows: Any, path: Path, delimiter: str) -> None:  # pyarrow has no
         return
 
 
-def _report(table: TableProfile, inferred: Inferred, path: Path) -> None:
-    say(
-        f"{path}: predicts {inferred.label!r} ({inferred.task.remark}) from "
-        f"{len(table.columns) - 1 - len(inferred.skipped)} columns of "
-        f"{table.rows:,} rows"
-    )
+def _report(table: TableProfile, inferred: Inferred, path: Path, split: str) -> None:
     for column, reason in inferred.skipped:
         is_leak = column in inferred.leaks
         note(f"  left out: {column!r} {reason}", "yellow" if is_leak else "")
     if inferred.leaks:
         names = shlex.quote(",".join(inferred.leaks))
         note(f"  if they are known before the label, use --keep {names}")
-    if not table.is_complete:
-        seen = table.columns[0].rows
-        note(f"  {seen:,} rows, evenly chosen from the whole file, were looked at")
+    say(wrap_lines(_summary(table, inferred, path, split), results))
     note("next:")
     note(f"  estimax check {shlex.quote(str(path))} --data", "cyan")
     note(f"  estimax train {shlex.quote(str(path))}", "cyan")
+
+
+def _summary(table: TableProfile, inferred: Inferred, path: Path, split: str) -> str:
+    """Return one paragraph: what was seen and left out, the split, and the time."""
+    used = len(table.columns) - 1 - len(inferred.skipped)
+    seen = ""
+    if not table.is_complete:
+        seen = f" ({table.columns[0].rows:,} of them, evenly chosen, were looked at)"
+    sentences = [
+        f"{path}: predicts {inferred.label!r} ({inferred.task.remark}) from {used} "
+        f"columns of {table.rows:,} rows{seen}.",
+        _left_out(inferred),
+        split,
+        f"Training takes up to {inferred.steps:,} steps, {_about(inferred)} on one "
+        "core; it ends earlier if the validation rows no longer improve.",
+    ]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _left_out(inferred: Inferred) -> str:
+    if not inferred.skipped:
+        return ""
+    shown = [repr(column) for column, _ in inferred.skipped[:_MOST_SHOWN]]
+    more = len(inferred.skipped) - len(shown)
+    listed = ", ".join(shown) + (f" and {more} more" if more else "")
+    leaks = len(inferred.leaks)
+    why = f"; {leaks} of them would give the label away" if leaks else ""
+    if inferred.weight is not None:
+        why += f"; {inferred.weight!r} may be data.weight"
+    return f"Left out: {listed} (the reasons are above{why})."
+
+
+_MOST_SHOWN = 5
+# Seconds of CPU, measured on two cores: starting and compiling, for each evaluation
+# with its checkpoint and bundle, and for each value that is trained on.
+_SECS_TO_START = 8.0
+_SECS_TO_EVALUATE = 1.0
+_SECS_PER_STEP = 0.5e-3
+_SECS_PER_VALUE = 0.15e-6
+
+
+def _about(inferred: Inferred) -> str:
+    """Return the estimated time of a training, roughly."""
+    values = inferred.batch_size * (2 + len(inferred.features))
+    each = _SECS_PER_STEP + values * _SECS_PER_VALUE
+    evaluations = inferred.steps / inferred.steps_between
+    secs = _SECS_TO_START + inferred.steps * each + evaluations * _SECS_TO_EVALUATE
+    if secs < 90:
+        return f"about {max(10, round(secs, -1)):.0f} seconds"
+    return f"about {secs / 60:.0f} minutes"
+
+
+def _split(inferred: Inferred, test: Path | None) -> str:
+    """Return how the rows are split, and why."""
+    shares = SHARES if test is None else SHARES_WITHOUT_TEST
+    parts = ", ".join(f"{share:.0%} {part}" for part, share in shares.items())
+    by = "at random"
+    time = inferred.time
+    if time is not None and time.is_used:
+        by = f"by time, because {time.column!r} {time.reason}"
+    elif time is not None:
+        by += f" ({time.column!r} {time.reason}, so not by time)"
+    beside = "" if test is None else f", and {test} is the test"
+    return f"Rows are split {by}: {parts}{beside}."

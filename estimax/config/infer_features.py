@@ -140,7 +140,7 @@ def _presence_feature(
     word: str | int = int(value) if column.kind == "int" else value.strip()
     name = _name(column.name, taken)
     key = _column_key(name, column)
-    section = {"type": "vocabulary", **key, "list": [word]}
+    section: dict[str, Any] = {"type": "vocabulary", **key, "list": [word]}
     if isinstance(word, str):
         section["strip"] = True
     remark = f"{value!r} or nothing{_missing(column)}"

@@ -87,7 +87,8 @@ def date_of_text(text: str, form: str | None) -> datetime.datetime | None:
         found = _ISO.fullmatch(text)
         if found is None:
             return None
-        return datetime.datetime(*(int(n or 0) for n in found.groups()))
+        year, month, day, hour, minute, second = (int(n or 0) for n in found.groups())
+        return datetime.datetime(year, month, day, hour, minute, second)
     except ValueError:
         return None
 
