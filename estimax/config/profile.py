@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import io
 import math
 import re
@@ -68,6 +69,7 @@ class ColumnProfile:
     text_style: Literal["point", "comma"] | None = None  # of numbers that are text
     dates: DateProfile | None = None  # the values are dates
     infinite: int = 0  # infinite numbers, which count as missing
+    is_stored_as_text: bool = True  # False for Parquet columns of other types
 
     @property
     def is_date(self) -> bool:
@@ -139,7 +141,10 @@ def profile(
     if not rows.count:
         raise InputError(f"{path}: the file has no rows.")
     columns = tuple(
-        _column(name, table.column(i).combine_chunks())
+        dataclasses.replace(
+            _column(name, table.column(i).combine_chunks()),
+            is_stored_as_text=name not in rows.other_types,
+        )
         for i, name in enumerate(table.column_names)
     )
     form = format_of(path)
@@ -198,6 +203,7 @@ class _RowSample:
 
     def __init__(self, most: int | None) -> None:
         self.count = 0  # of all rows that were read
+        self.other_types: set[str] = set()  # columns that are stored as no text
         self._most = most
         self._stride = 1
         self._parts: list[Any] = []
@@ -348,6 +354,9 @@ def _read_parquet(path: str, rows: _RowSample) -> Any:
         table = rows.table(file.schema_arrow.empty_table())
     texts = {}
     for name in table.column_names:
+        kind = table.schema.field(name).type
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            rows.other_types.add(name)
         try:
             texts[name] = pc.cast(table[name], pa.string()).fill_null("")
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
