@@ -239,8 +239,9 @@ def _rules(run: Run, column: str, source: str) -> list[_Rule]:
             text = f"a missing value; set features.{name}.default to a number or mean"
             text = f"features.{name}: {text}"
             found.append(_Rule(text, _is_missing, is_of_reading=True))
-        is_number = isinstance(feature, NumericConfig) and feature.text is not None
-        if isinstance(feature, DateConfig) or is_number:
+        if isinstance(feature, DateConfig) or (
+            isinstance(feature, NumericConfig) and feature.text is not None
+        ):
             found.append(_text_rule(name, feature))
         if isinstance(feature, IdentityConfig) and feature.default is None:
             found.append(_id_rule(name, feature.buckets))
