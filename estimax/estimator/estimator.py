@@ -169,6 +169,10 @@ class Estimator:
             lines.append(f"  params: {', '.join(map(str, self._params))}")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        """Return the `repr` and the variables of the latest checkpoint."""
+        return reports.variables_as_html(repr(self), self.latest_checkpoint())
+
     def train(
         self,
         input_fn: InputFn,
