@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Iterator
 from types import TracebackType
+from typing import Any
 
 import jax
 
@@ -42,7 +43,8 @@ class short_traceback:  # noqa: N801 - used like a function
         """Replace the traceback of the error."""
         if not isinstance(error, Exception) or traceback is None:
             return
-        if jax.config.jax_traceback_filtering == "off":
+        config: Any = jax.config  # jax leaves its settings without types
+        if config.jax_traceback_filtering == "off":
             return
         frames = list(_frames(traceback))
         hidden = _hidden_files()
