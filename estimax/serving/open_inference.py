@@ -223,7 +223,11 @@ def write_answer(answer: Answer, request: InferRequest) -> tuple[bytes, bytes]:
     """Return the JSON of an answer, and the bytes of its tensors after it."""
     tensors, parts = [], []
     for name, array in answer.outputs.items():
-        about = {"name": name, "datatype": _datatype(array), "shape": array.shape}
+        about: dict[str, Any] = {
+            "name": name,
+            "datatype": _datatype(array),
+            "shape": array.shape,
+        }
         if request.binary is None or name in request.binary:
             part = _to_bytes(array)
             parts.append(part)
@@ -323,7 +327,8 @@ def _from_bytes(
     else:
         values = np.frombuffer(part, kind.newbyteorder("<")).astype(kind)
     _check_count(values.size, shape, where)
-    return values.reshape(shape)
+    shaped: NDArray[Any] = values.reshape(shape)
+    return shaped
 
 
 def _read_texts(data: bytes, where: str) -> list[bytes]:

@@ -58,6 +58,7 @@ _INT64: Final = 2**63
 _LIVE: Final = ("/healthz", "/livez", "/v2/health/live")
 _READY: Final = ("/readyz", "/v2/health/ready")
 _HEALTH: Final = (*_LIVE, *_READY)
+_PAGES: Final = ("/", "/ui", "/ui/")
 # TensorFlow Serving matches the path without regard to case, and the verb after it with
 # regard: ":Predict" is a malformed request.
 _PATH: Final = re.compile(
@@ -158,10 +159,11 @@ class RestApp:
             )
 
     def _check_token(self, scope: Mapping[str, Any]) -> None:
-        # Only health checks need no token. Compare the exact path: model routes ignore
+        # Only health checks need no token, and the page, which holds no data and asks
+        # for the token. Compare the exact path: model routes ignore
         # case, so "/LIVEZ" must not skip the check.
         # A browser asks with OPTIONS before it sends the token.
-        is_open = scope["path"] in _HEALTH or scope["method"] == "OPTIONS"
+        is_open = scope["path"] in (*_HEALTH, *_PAGES) or scope["method"] == "OPTIONS"
         if self._limits.token is not None and not is_open:
             given = _header(scope, b"authorization") or b""
             check_token(self._limits.token, given)
@@ -201,7 +203,7 @@ class RestApp:
             return _text(
                 "ready\n" if is_ready else "not ready\n", 200 if is_ready else 503
             )
-        if path in ("/", "/ui", "/ui/"):
+        if path in _PAGES:
             return Response(200, page(), b"text/html; charset=utf-8")
         return None
 
