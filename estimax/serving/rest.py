@@ -44,6 +44,7 @@ from estimax.serving.open_inference import (
     model_metadata,
     server_metadata,
 )
+from estimax.serving.openapi import openapi
 from estimax.serving.requests import CLASSES, REGRESSION, SCORES, features_from_json
 from estimax.serving.status import Code, ServingError, check_token, invalid
 from estimax.serving.threads import LARGE, SMALL
@@ -181,6 +182,9 @@ class RestApp:
         if path == "/ui/state" and method == "GET":
             totals = totals_of(await self._families())
             return _json(page_state(self._service.manager, totals))
+        if path == "/openapi.json" and method == "GET":
+            has_token = self._limits.token is not None
+            return _json(openapi(self._service.manager, __version__, has_token))
         if (found := self._page(method, path)) is not None:
             return found
         if path == "/v2" or path.startswith("/v2/"):
