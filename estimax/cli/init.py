@@ -214,9 +214,9 @@ def _left_out(inferred: Inferred) -> str:
 
 
 _MOST_SHOWN = 5
-# Seconds of CPU: to start and compile, for a step, for an evaluation with checkpoint and
-# bundle, and for each value that is read. They fit tables of 442 rows (11 s), of 6,000
-# rows (19 s) and of 1,017,209 rows (92 s, the comparison included).
+# Seconds of CPU: to start and compile, for a step, for an evaluation with a checkpoint
+# and bundle, and for each value that is read. They fit tables of 442 rows (11 s), 6,000
+# rows (19 s) and 1,017,209 rows (92 s, the comparison included).
 _SECS_TO_START = 8.0
 _SECS_PER_STEP = 1e-3
 _SECS_TO_EVALUATE = 1.0

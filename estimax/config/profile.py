@@ -15,6 +15,7 @@ import contextlib
 import csv
 import dataclasses
 import io
+import itertools
 import math
 import re
 import shutil
@@ -165,7 +166,10 @@ def _check_header(path: str, columns: Sequence[ColumnProfile]) -> None:
     """Raise if the first line has the values of a row, and not names."""
     numeric = [column for column in columns if column.kind != "text"]
     alike = [column for column in numeric if _looks_like_a_value(column)]
-    if numeric and len(alike) == len(numeric):
+    # A text that is the name of its column and a value of it is no name either.
+    texts = [c.name for c in columns if c.name in dict(c.words) and c not in numeric]
+    is_data = len(alike) > 1 or bool(alike and texts)
+    if is_data and len(alike) == len(numeric) and not _are_counted(alike):
         shown = ", ".join(column.name for column in columns[:5])
         raise InputError(
             f"{path}, line 1: the first line looks like data; expected the names of "
@@ -173,6 +177,13 @@ def _check_header(path: str, columns: Sequence[ColumnProfile]) -> None:
             "line with the names at the beginning of the file. (In a run file, "
             "`csv: {header: false, columns: [...]}` gives the names.)"
         )
+
+
+def _are_counted(columns: Sequence[ColumnProfile]) -> bool:
+    """Return whether the names are numbers at equal distances, such as years."""
+    numbers = [float(column.name.strip() or "nan") for column in columns]
+    gaps = {round(b - a, 9) for a, b in itertools.pairwise(numbers)}
+    return len(numbers) > 2 and len(gaps) == 1
 
 
 def _looks_like_a_value(column: ColumnProfile) -> bool:

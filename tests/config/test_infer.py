@@ -298,3 +298,9 @@ def test_dates_of_parquet_are_read_if_they_are_text(tmp_path):
     assert [f.section["type"] for f in found.features] == ["date"]
     assert "store them as text" in dict(found.skipped)["day"]
     assert found.time == TimeOrder("text", True, "orders the rows of the file")
+
+
+def test_years_are_names_of_columns(tmp_path):
+    rows = [f"c{i},{i * 90},{i * 91},{i * 92}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("country,2001,2002,2003\n" + "\n".join(rows) + "\n")
+    assert profile(str(tmp_path / "t.csv")).names[1:] == ["2001", "2002", "2003"]
