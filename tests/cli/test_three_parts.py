@@ -57,6 +57,12 @@ def test_every_command_speaks_of_the_best_step(cli, folder):
     ]
     assert kept == [best, 100, 120] or set(kept) == {best, 100, 120}
 
+    # A second call trains nothing, and says the same.
+    second = cli("train", "run.yaml", "--json", cwd=folder)
+    repeated = json.loads(second.out.splitlines()[-1])
+    assert repeated["best_step"] == best
+    assert repeated["test"] == end["test"]
+
     again = cli("evaluate", "run.yaml", "--json", cwd=folder)
     found = json.loads(again.out.splitlines()[-1])
     assert (found["source"], found["step"]) == ("test", best)
@@ -78,6 +84,16 @@ def test_every_command_speaks_of_the_best_step(cli, folder):
     assert found["metrics"]["average_loss"] == pytest.approx(
         end["metrics"]["average_loss"]
     )
+
+
+def test_a_run_that_goes_on_ends_like_one_that_was_not_stopped(cli, folder):
+    whole = cli("train", "run.yaml", "--json", "--model-dir", "a", cwd=folder)
+    some = ("train", "run.yaml", "--json", "--model-dir", "b")
+    assert cli(*some, "--set", "train.max_steps=50", cwd=folder).code == 0
+    ended = cli(*some, cwd=folder)
+    ends = [json.loads(one.out.splitlines()[-1]) for one in (whole, ended)]
+    assert ends[0]["best_step"] == ends[1]["best_step"]
+    assert ends[0]["test"] == ends[1]["test"]
 
 
 def test_check_counts_the_rows_of_each_part(cli, folder):
