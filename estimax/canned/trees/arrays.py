@@ -17,7 +17,6 @@ checkpoint. A tree of padding has the value 0 in every leaf.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -91,7 +90,7 @@ def _rounded(size: int) -> int:
     >>> [_rounded(size) for size in (1, 8, 100, 1_000)]
     [8, 8, 104, 1024]
     """
-    step = max(GROUP, 2 ** math.ceil(math.log2(size)) // 16)
+    step = max(GROUP, (1 << (size - 1).bit_length()) // 16)
     return -(-size // step) * step
 
 
