@@ -74,7 +74,9 @@ def test_layouts_of_models_of_nearly_one_size_are_equal():
         arrays = arrays_of(lightgbm_models.parse(text), 3, SIZES, count)
         del arrays["goes_right"]  # depends on the categories that splits name
         del arrays["split_category"]
-        shapes.append(layout_of({n: (a.shape, a.dtype.name) for n, a in arrays.items()}))
+        shapes.append(
+            layout_of({n: (a.shape, a.dtype.name) for n, a in arrays.items()})
+        )
     assert shapes[0] == shapes[1]
 
 
