@@ -212,7 +212,7 @@ def test_training_that_fails_ten_times_ends_with_the_same_bits(kind, tmp_path):
 
 
 PROGRAM = """
-    import sys
+    import os, signal, sys
     sys.path.insert(0, {root!r})
     from tests.canned.trees.test_estimator import *
 
