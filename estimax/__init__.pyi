@@ -14,6 +14,9 @@ from estimax import optimizers as optimizers
 from estimax.canned import BaselineClassifier as BaselineClassifier
 from estimax.canned import BaselineEstimator as BaselineEstimator
 from estimax.canned import BaselineRegressor as BaselineRegressor
+from estimax.canned import BoostedTreesClassifier as BoostedTreesClassifier
+from estimax.canned import BoostedTreesEstimator as BoostedTreesEstimator
+from estimax.canned import BoostedTreesRegressor as BoostedTreesRegressor
 from estimax.canned import DCNClassifier as DCNClassifier
 from estimax.canned import DeepFMClassifier as DeepFMClassifier
 from estimax.canned import DINClassifier as DINClassifier
@@ -30,6 +33,9 @@ from estimax.canned import LinearEstimator as LinearEstimator
 from estimax.canned import LinearRegressor as LinearRegressor
 from estimax.canned import MMoEEstimator as MMoEEstimator
 from estimax.canned import PerHeadEstimator as PerHeadEstimator
+from estimax.canned import RandomForestClassifier as RandomForestClassifier
+from estimax.canned import RandomForestEstimator as RandomForestEstimator
+from estimax.canned import RandomForestRegressor as RandomForestRegressor
 from estimax.canned import RNNClassifier as RNNClassifier
 from estimax.canned import RNNEstimator as RNNEstimator
 from estimax.canned import TabularClassifier as TabularClassifier

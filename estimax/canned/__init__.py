@@ -23,11 +23,22 @@ from estimax.canned.tabular import (
     TabularEstimator,
     TabularRegressor,
 )
+from estimax.canned.trees import (
+    BoostedTreesClassifier,
+    BoostedTreesEstimator,
+    BoostedTreesRegressor,
+    RandomForestClassifier,
+    RandomForestEstimator,
+    RandomForestRegressor,
+)
 
 __all__ = [
     "BaselineClassifier",
     "BaselineEstimator",
     "BaselineRegressor",
+    "BoostedTreesClassifier",
+    "BoostedTreesEstimator",
+    "BoostedTreesRegressor",
     "DCNClassifier",
     "DINClassifier",
     "DNNClassifier",
@@ -46,6 +57,9 @@ __all__ = [
     "PerHeadEstimator",
     "RNNClassifier",
     "RNNEstimator",
+    "RandomForestClassifier",
+    "RandomForestEstimator",
+    "RandomForestRegressor",
     "TabularClassifier",
     "TabularEstimator",
     "TabularRegressor",

@@ -17,6 +17,7 @@ from estimax.config.expressions import (
 from estimax.config.schema.heads import MultiHeadConfig, RegressionHeadConfig
 from estimax.config.schema.model import (
     BaselineModelConfig,
+    BoostedTreesModelConfig,
     CombinedModelConfig,
     DcnModelConfig,
     DeepFmModelConfig,
@@ -29,6 +30,7 @@ from estimax.config.schema.model import (
     MmoeModelConfig,
     ModelFnConfig,
     PerHeadModelConfig,
+    RandomForestModelConfig,
     RnnModelConfig,
     RnnPart,
     TabularModelConfig,
@@ -240,6 +242,16 @@ def _tabular_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str
     return arguments | _optimizer(run, "dnn")
 
 
+def _trees_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+    names = list(run.features) if model.features is None else model.features
+    options = [f.name for f in dataclasses.fields(model)]
+    options = [name for name in options if name not in ("type", "features", "head")]
+    return {
+        "feature_columns": columns.columns(names),
+        **changed_values(model, *options),
+    }
+
+
 def _baseline_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
     return _optimizer(run, "baseline")
 
@@ -256,6 +268,8 @@ _ARGUMENTS = {
     EsmmModelConfig: _dnn_arguments,
     RnnModelConfig: _rnn_arguments,
     TabularModelConfig: _tabular_arguments,
+    BoostedTreesModelConfig: _trees_arguments,
+    RandomForestModelConfig: _trees_arguments,
 }
 
 
