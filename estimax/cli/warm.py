@@ -19,6 +19,7 @@ from estimax.cli.data_errors import locate_errors
 from estimax.config.checks import sources_of
 from estimax.config.data_report import check_files
 from estimax.core.errors import ConfigError
+from estimax.native import loading
 
 # Groups of batches double from 1 to 32 while the input is fast. After so many steps,
 # every size has been stacked.
@@ -31,6 +32,7 @@ def warm(path: Path | None, overrides: Sequence[str], *, quiet: bool = False) ->
     Raises:
       ConfigError: The run file is invalid, or is one of a cluster.
     """
+    loading.wait_for_compiler()
     with output(quiet=quiet, as_json=False):
         loaded = None
         if path is not None:
