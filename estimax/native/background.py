@@ -87,17 +87,18 @@ class _Compiler:
 
     def _compile(self, name: str) -> str | None:
         """Wait until a module is compiled, here or by another program."""
-        source, folder = kernel_cache.source_of(name), kernel_cache.folder_for_all()
+        source = kernel_cache.source_of(name)
         until = time.monotonic() + _MOST_SECONDS
         while time.monotonic() < until:
             if self._ended.is_set() or kernel_cache.is_complete(source):
                 return None
             try:
-                with locks.hold(folder, name, _COMPILING):
+                with locks.hold(kernel_cache.folder_for_all(), name, _COMPILING):
                     return self._compile_here(name, until)
             except InUseError:
                 self._ended.wait(5 * _POLL_SECONDS)
-            except OSError:  # a folder that cannot be written to has no lock
+            # There is no lock in a folder that cannot be written to, or without home.
+            except (OSError, RuntimeError):
                 return self._compile_here(name, until)
         return f"not compiled by another process within {_MOST_SECONDS:.0f} s"
 

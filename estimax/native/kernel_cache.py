@@ -51,6 +51,10 @@ def is_complete(source: Path, shared: Sequence[Path] = _SHARED) -> bool:
     Cache indices that are older than a shared module are removed: Numba itself only
     compares the file that a kernel is in.
     """
+    try:
+        numba_folder(source)
+    except RuntimeError:  # a user without a home has no cache
+        return False
     if _is_marked(source, shared):
         return True
     newest = max(file.stat().st_mtime for file in (source, *shared))
@@ -65,9 +69,9 @@ def is_complete(source: Path, shared: Sequence[Path] = _SHARED) -> bool:
 
 def complete(source: Path, shared: Sequence[Path] = _SHARED) -> None:
     """Mark a module, all of whose functions were compiled, and keep a copy of it."""
-    here = numba_folder(source)
     # Without a cache that can be written to, the next process compiles again.
     with contextlib.suppress(OSError, RuntimeError):
+        here = numba_folder(source)
         names = sorted(file.name for file in here.glob(f"{source.stem}.*.nb?"))
         if names:
             _write(here / _mark_of(source, shared), "\n".join(names).encode())

@@ -97,6 +97,17 @@ def test_a_cache_that_cannot_be_written_is_left_alone(
     assert not kernel_cache.is_complete(source, [shared])
 
 
+def test_a_user_without_a_home_has_no_cache(source, shared, monkeypatch):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr("os.access", lambda *_: False)  # installed by another user
+    kernel_cache.complete(source, [shared])
+    assert not kernel_cache.is_complete(source, [shared])
+
+
 NUMBA = """
 import sys
 from pathlib import Path
