@@ -6,8 +6,11 @@
 Every start is a process of its own; the clock runs from its launch, imports included.
 "cold" finds an empty compilation cache, "warm" what the cold start before it has left.
 The native kernels are compiled already, as after the first use of an installation;
-"first" has them compiled too, and is measured once. The bars: cold at most 1.0 of
-tf.estimator's time and warm at most 0.5; the second start of the demo at most 10 s.
+"first" finds no cache at all, and a child process compiles the kernels beside it. Its
+CPU time is not in `cpu_seconds`, which end at the first step, but in
+`cpu_seconds_of_all`: of the process and its children, to the end of the training. The
+bars: first and cold at most 1.0 of tf.estimator's time and warm at most 0.5; the second
+start of the demo at most 7 s.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -27,7 +31,7 @@ import machine
 from environments import tf_python
 from race import HERE, tell
 
-Start = dict[str, float]  # seconds and cpu_seconds up to the first step
+Start = dict[str, float]  # seconds and cpu_seconds up to the first step, and of all
 CONFIG = machine.REPOSITORY / "configs" / "flights_wide_deep.yaml"
 
 
@@ -40,7 +44,6 @@ def main() -> None:
         for name, start in _round(options).items():
             starts.setdefault(name, []).append(start)
         tell(f"round {number + 1} of {options.rounds}: {_line(starts)}")
-    starts["first"] = [_first()]
     machine.write_result(
         "start",
         {
@@ -49,7 +52,7 @@ def main() -> None:
             "demo": _demo(Path(options.data)),
             "ratios": [
                 _ratio(starts, name, "tf.estimator")
-                for name in ("cold", "warm")
+                for name in ("first", "cold", "warm")
                 if not options.without_tf
             ],
         },
@@ -61,6 +64,7 @@ def _round(options: argparse.Namespace) -> dict[str, Start]:
     with tempfile.TemporaryDirectory(prefix="bench-") as cache:
         env = {"XDG_CACHE_HOME": cache}
         found = {
+            "first": _first(),
             "cold": _start(sys.executable, "start_estimax.py", env),
             "warm": _start(sys.executable, "start_estimax.py", env),
         }
@@ -79,9 +83,19 @@ def _first() -> Start:
 
 def _start(python: str, script: str, env: dict[str, str]) -> Start:
     began = time.monotonic()
+    used = _cpu_seconds_of_children()
     done = _run([python, str(HERE / script)], env)
     told = json.loads(done.stdout)
-    return {"seconds": told["at"] - began, "cpu_seconds": told["cpu_seconds"]}
+    return {
+        "seconds": told["at"] - began,
+        "cpu_seconds": told["cpu_seconds"],
+        "cpu_seconds_of_all": _cpu_seconds_of_children() - used,
+    }
+
+
+def _cpu_seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _demo(data: Path) -> dict[str, Any] | None:
@@ -116,11 +130,10 @@ def _run(command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess
 
 
 def _summary(found: list[Start]) -> dict[str, Any]:
-    wall = [start["seconds"] for start in found]
-    cpu = [start["cpu_seconds"] for start in found]
     return {
-        "seconds": {"best": min(wall), "median": statistics.median(wall)},
-        "cpu_seconds": {"best": min(cpu), "median": statistics.median(cpu)},
+        clock: {"best": min(values), "median": statistics.median(values)}
+        for clock in found[0]
+        for values in [[start[clock] for start in found]]
     }
 
 
@@ -141,7 +154,8 @@ def _ratio(starts: dict[str, list[Start]], name: str, base: str) -> dict[str, An
 
 def _line(starts: dict[str, list[Start]]) -> str:
     shown = (
-        f"{name} {found[-1]['seconds']:.2f} s ({found[-1]['cpu_seconds']:.2f} CPU)"
+        f"{name} {found[-1]['seconds']:.2f} s ({found[-1]['cpu_seconds']:.2f} CPU, "
+        f"{found[-1]['cpu_seconds_of_all']:.2f} in all)"
         for name, found in starts.items()
     )
     return f"{', '.join(shown)}; load {os.getloadavg()[0]:.1f}"

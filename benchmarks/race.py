@@ -151,6 +151,8 @@ def _start(racer: Racer, log_dir: Path) -> _Worker:
     if racer.tree is not None:
         env["PYTHONPATH"] = str(racer.tree)
     env |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    # Laps are of compiled kernels, also if this machine has not compiled them yet.
+    env.setdefault("ESTIMAX_NATIVE", "wait")
     with log.open("w") as errors:
         process = subprocess.Popen(
             [racer.python, str(HERE / racer.script), racer.argument],

@@ -57,6 +57,7 @@ def _programs(options: argparse.Namespace) -> dict[str, list[str]]:
         "bench_vocabulary.py": few + sizes,
         "bench_small_dnn.py": (["--rounds", "2", "--steps", "300"] if quick else [])
         + tf,
+        "bench_shapes.py": (["--rounds", "2", "--steps", "10"] if quick else []) + tf,
         "bench_lookup.py": (["--rounds", "2", "--steps", "100"] if quick else []) + tf,
         "bench_parse.py": (["--rounds", "2", "--steps", "50"] if quick else []) + tf,
         "bench_row_map.py": few + tf,

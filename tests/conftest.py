@@ -27,6 +27,9 @@ sys.dont_write_bytecode = False
 os.environ.setdefault("XLA_FLAGS", xla_flags.EIGHT_DEVICES)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+# Kernels are compiled before a test goes on, so that the same code runs every time.
+os.environ.setdefault("ESTIMAX_NATIVE", "wait")
+
 # Tests share a compilation cache of their own: many of them compile the same small
 # models, and the cache of the user must not matter. The processes of a run share it.
 if "ESTIMAX_TEST_CACHE" not in os.environ:
@@ -72,4 +75,4 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def native_on(monkeypatch):
     """For tests of the kernels themselves, in a suite that may run without them."""
-    monkeypatch.setattr("estimax.native.loading.setting", "on")
+    monkeypatch.setattr("estimax.native.loading.setting", "wait")

@@ -18,10 +18,10 @@ PACKAGE = Path(__file__).parent.parent / "estimax"
 # A package imports only from lower layers. The parts of `v1` have layers of their own.
 LAYERS = {
     "core": 0,
-    "native": 1,
+    "storage": 1,
     "metrics": 1,
     "parallel": 1,
-    "storage": 2,
+    "native": 2,
     "v1.metrics": 2,
     "formats": 3,
     "input": 4,

@@ -16,13 +16,17 @@ from pathlib import Path
 from estimax import config
 from estimax.cli.console import log_to, note, notes, output
 from estimax.cli.data_errors import locate_errors
+from estimax.cli.report import report_after_training
 from estimax.config.checks import sources_of
 from estimax.config.data_report import check_files
 from estimax.core.errors import ConfigError
+from estimax.native import loading
 
 # Groups of batches double from 1 to 32 while the input is fast. After so many steps,
 # every size has been stacked.
-_STEPS = 64
+_STACKED = 64
+# Then summaries are written once more, of a step in the largest group.
+_STEPS = 2 * _STACKED
 
 
 def warm(path: Path | None, overrides: Sequence[str], *, quiet: bool = False) -> None:
@@ -31,6 +35,7 @@ def warm(path: Path | None, overrides: Sequence[str], *, quiet: bool = False) ->
     Raises:
       ConfigError: The run file is invalid, or is one of a cluster.
     """
+    loading.wait_for_compiler()
     with output(quiet=quiet, as_json=False):
         loaded = None
         if path is not None:
@@ -68,7 +73,9 @@ def _warm_run(path: Path, overrides: Sequence[str], run: config.Run) -> None:
         from estimax.estimator import train_and_evaluate
 
         log_to(notes)
-        built = build(config.load(path, overrides, model_dir=folder))
+        overrides = [*overrides, *_summaries(run)]
+        loaded = config.load(path, overrides, model_dir=folder)
+        built = build(loaded)
         spec, eval_spec = built.train_spec(), built.eval_spec()
         steps = min(_STEPS, spec.max_steps or _STEPS)
         spec = dataclasses.replace(spec, max_steps=steps)
@@ -76,4 +83,12 @@ def _warm_run(path: Path, overrides: Sequence[str], run: config.Run) -> None:
             built.estimator.train(spec.input_fn, spec.hooks, max_steps=steps)
         else:
             train_and_evaluate(built.estimator, spec, eval_spec)
+        if run.run.report:
+            report_after_training(loaded, built)
     note(f"{run.name}: the programs are compiled; {run.run.model_dir} was not touched")
+
+
+def _summaries(run: config.Run) -> list[str]:
+    """Return the override with which summaries are written within the few steps."""
+    every = run.run.save_summary_steps
+    return [f"run.save_summary_steps={min(every, _STACKED)}"] if every else []

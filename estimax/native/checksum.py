@@ -18,6 +18,8 @@ Buffer = bytes | bytearray | memoryview | np.ndarray[Any, Any]
 # Importing Numba takes about a second. NumPy computes the CRC of more than this in that
 # time, so small data does not load the kernels.
 _SMALL_BYTES = 1 << 16
+# NumPy takes longer for this than the compiler for the kernels.
+_LARGE_BYTES = 1 << 28
 
 
 def crc32c(data: Buffer) -> int:
@@ -29,7 +31,7 @@ def crc32c(data: Buffer) -> int:
     flat = np.frombuffer(data, np.uint8)
     if len(flat) <= _SMALL_BYTES and not loading.is_loaded("records"):
         return reference.crc32c(flat)
-    kernels = records.record_kernels()
+    kernels = records.record_kernels(waits=len(flat) > _LARGE_BYTES)
     return reference.crc32c(flat) if kernels is None else int(kernels.crc32c(flat))
 
 

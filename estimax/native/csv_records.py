@@ -69,7 +69,9 @@ class RecordFormat:
         fraction. The caller parses such records in another way.
         """
         data, offsets = text_of(records)
-        kernels = _kernels()
+        # The reference decodes 5 MB a second; the compiler takes 3 seconds.
+        waits = len(data) > 16 << 20
+        kernels = loading.kernels("csv_records", _agrees, waits=waits)
         if kernels is None:
             arguments = (self.count, self.delimiter, self.quote, self.na)
             return reference.decode(records, self.fields, *arguments)
@@ -169,10 +171,6 @@ def _text(
     out = np.empty(total, np.uint8)
     kernels.copy_text(data, quote, filler, *where, out)
     return Strings(out, offsets, (len(starts),))
-
-
-def _kernels() -> ModuleType | None:
-    return loading.kernels("csv_records", _agrees)
 
 
 _PROOF = RecordFormat(

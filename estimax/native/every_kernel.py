@@ -39,4 +39,5 @@ def compile_kernels() -> list[str]:
     Returns:
       The modules that can be used; none of them if ESTIMAX_NATIVE is "off".
     """
-    return [name for name, proof in _PROOFS.items() if loading.kernels(name, proof)]
+    modules = _PROOFS.items()
+    return [name for name, proof in modules if loading.kernels(name, proof, waits=True)]

@@ -35,6 +35,8 @@ from estimax.native.reference import examples as reference
 from estimax.native.reference.protos import encode_varint, entry, field
 from estimax.native.string_arrays import text_of
 
+_LARGE_BYTES = 50 << 20
+
 
 class ExamplePlan:
     """A parser of batches of Examples.
@@ -59,7 +61,8 @@ class ExamplePlan:
           InputError: The offsets of the records do not increase within their data.
         """
         data, offsets = record_arrays(records)
-        kernels = example_kernels()
+        # The reference parses 5 MB a second; the compiler takes 10 seconds.
+        kernels = example_kernels(waits=len(data) > _LARGE_BYTES)
         if kernels is None:
             return reference.parse(self.wanted, data, offsets)
         if self._compiled is None:
@@ -67,9 +70,12 @@ class ExamplePlan:
         return self._compiled.run(data, offsets)
 
 
-def example_kernels() -> ModuleType | None:
-    """Return the kernels for Examples, or None if the reference must be used."""
-    return loading.kernels("examples", _agrees)
+def example_kernels(*, waits: bool = False) -> ModuleType | None:
+    """Return the kernels for Examples, or None if the reference must be used.
+
+    `waits` is for work that takes the reference longer than the compiler.
+    """
+    return loading.kernels("examples", _agrees, waits=waits)
 
 
 def record_arrays(

@@ -292,7 +292,7 @@ class WordTable:
             self._words = np.ascontiguousarray(words, np.int64).reshape(-1)
         self._size = len(words)
         self._is_text = isinstance(words, Strings)
-        self._kernels = _kernels()
+        self._kernels: Any = _kernels()
         self.repeated: int | None
         if self._kernels is None:
             self._by_word = _dictionary(words)
@@ -338,7 +338,7 @@ class WordTable:
         if self.repeated is not None or oov_buckets < 0:
             raise ValueError("words must be distinct and oov_buckets at least 0")
         rest = (oov_buckets, default, drop)
-        if self._kernels is None:
+        if self._kernels is None and not self._take_kernels():
             return self._find_by_dictionary(values, *rest)
         out = np.empty(values.size, np.int64)
         if isinstance(values, Strings):
@@ -351,6 +351,16 @@ class WordTable:
             flat = np.ascontiguousarray(values, np.int64).reshape(-1)
             self._kernels.find_ints(flat, self._words, self._slots, *rest, out)
         return out
+
+    def _take_kernels(self) -> bool:
+        """Return whether kernels are compiled meanwhile; use them if they are."""
+        kernels = _kernels()
+        if kernels is None:
+            return False
+        # Slots first: other threads use them as soon as there are kernels.
+        self._slots, _ = self._fill(kernels)
+        self._kernels = kernels
+        return True
 
     def _find_by_dictionary(
         self, values: FeatureValues, oov_buckets: int, default: int, drop: bool

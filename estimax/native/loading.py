@@ -10,38 +10,29 @@ If it cannot be imported, fails or differs, it is switched off for the rest of t
 process, with one warning that names the versions. `ESTIMAX_NATIVE=off` switches all of
 them off.
 
-Numba keeps compiled code beside the source, in `__pycache__`, which `pip install`
-removes. A copy in the cache folder of the user is named by the content of the source,
-so that other environments and versions find it as well. Numba compares the content and
-its own version before it uses a file, and the processor too.
+Nobody waits for the compiler: a module that this machine has not compiled yet is
+compiled by a child process (`background`), and the reference is used until then. It
+gives the same bits. `ESTIMAX_NATIVE=wait` compiles at first use, as benchmarks and
+tests want it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import importlib
 import logging
 import os
 import platform
-import shutil
-import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from types import ModuleType
 
 from estimax.core.errors import ConfigError
-from estimax.core.machine import user_cache_folder
+from estimax.native import background, kernel_cache
 
-_KERNELS = Path(__file__).parent / "kernels"
-# Modules whose functions and constants are compiled into several modules of kernels.
-_SHARED = [
-    *(_KERNELS / name for name in ("call_frames.py", "memory.py", "protos.py")),
-    *(_KERNELS.parent / "reference" / name for name in ("hashing.py", "records.py")),
-]
 _log = logging.getLogger("estimax")
 
 # Read once, because a lookup in the environment takes longer than the checks here.
@@ -49,6 +40,7 @@ setting = os.environ.get("ESTIMAX_NATIVE", "on")
 
 _lock = threading.RLock()
 _loaded: dict[str, ModuleType | None] = {}
+_compiling: set[str] = set()  # modules that the child process compiles
 
 Proof = Callable[[ModuleType], bool]
 
@@ -57,33 +49,86 @@ def is_on() -> bool:
     """Return whether compiled kernels may be used: `ESTIMAX_NATIVE` is not "off".
 
     Raises:
-      ConfigError: `ESTIMAX_NATIVE` is neither "on" nor "off".
+      ConfigError: `ESTIMAX_NATIVE` is not "on", "wait" or "off".
     """
     if setting == "on":  # the fast path: called several times for every batch
         return True
-    if setting != "off":
+    if setting not in ("off", "wait"):
         raise ConfigError(
-            f"ESTIMAX_NATIVE={setting!r}: expected 'on' (compiled kernels, the "
-            "default) or 'off' (the same in NumPy and XLA)."
+            f"ESTIMAX_NATIVE={setting!r}: expected 'on' (compiled kernels as soon as "
+            "they are compiled, the default), 'wait' (wait for the compiler) or 'off' "
+            "(the same in NumPy and XLA)."
         )
-    return False
+    return setting == "wait"
 
 
-def kernels(name: str, proof: Proof) -> ModuleType | None:
+def wait_for_compiler() -> None:
+    """Compile kernels at first use from now on, unless they are switched off.
+
+    For programs that prepare a machine, and for those that measure.
+    """
+    global setting
+    if setting == "on":
+        setting = "wait"
+
+
+def kernels(
+    name: str, proof: Proof, *, waits: bool = False, replaces: bool = True
+) -> ModuleType | None:
     """Return a module of `native.kernels`, or None if the reference must be used.
 
     Args:
       name: The module's name, e.g. "hashing".
       proof: Called once per process with the module; returns whether it gives the
         result of the reference on a tiny case.
+      waits: Whether to wait for the compiler, if this machine has not compiled the
+        module yet: for work that takes the reference longer than that.
+      replaces: Whether this process uses the module when it was compiled meanwhile. If
+        not, the next process does.
     """
     if not is_on():
         return None
-    if name not in _loaded:  # safe without the lock, because entries are never removed
-        with _lock:
-            if name not in _loaded:
+    # Both are safe without the lock. An entry of `_loaded` is never removed.
+    if name in _loaded:
+        return _loaded[name]
+    if name in _compiling and not waits:
+        return None
+    with _lock:
+        if name not in _loaded:
+            source = kernel_cache.source_of(name)
+            if waits or not _is_patient() or kernel_cache.is_complete(source):
                 _loaded[name] = _proven(name, proof)
-    return _loaded[name]
+            elif name not in _compiling:
+                _compile_later(name, proof, replaces)
+    return _loaded.get(name)
+
+
+def _is_patient() -> bool:
+    """Return whether the reference may be used until a module is compiled."""
+    return setting != "wait" and background.can_compile()
+
+
+def _compile_later(name: str, proof: Proof, replaces: bool) -> None:
+    _log.info(
+        "compiling native kernels %r beside this program (once per machine, about 10 "
+        "seconds); slower code with the same results is used until then",
+        name,
+    )
+    _compiling.add(name)
+    if not replaces:
+        _loaded[name] = None
+    background.request(name, partial(_replace, name, proof), is_urgent=replaces)
+
+
+def _replace(name: str, proof: Proof, problem: str | None) -> None:
+    """Use a module from now on, which the child process has compiled."""
+    with _lock:
+        if problem is not None:
+            log_turned_off(name, problem)
+            _loaded[name] = None
+        elif name not in _loaded:
+            _loaded[name] = _proven(name, proof)
+        _compiling.discard(name)
 
 
 def is_loaded(name: str) -> bool:
@@ -91,15 +136,24 @@ def is_loaded(name: str) -> bool:
     return _loaded.get(name) is not None and is_on()
 
 
+def compile_module(name: str) -> ModuleType:
+    """Import a module of kernels; compile it if this machine has not done so."""
+    source = kernel_cache.source_of(name)
+    is_complete = kernel_cache.is_complete(source)
+    # Imported here and not at `import estimax`: Numba alone takes half a second.
+    if not is_complete:
+        _log.info("compiling native kernels %r (once per machine, ~10 seconds)", name)
+    module = importlib.import_module(f"estimax.native.kernels.{name}")
+    if not is_complete:
+        kernel_cache.complete(source)
+    return module
+
+
 def _proven(name: str, proof: Proof) -> ModuleType | None:
-    source = _KERNELS / f"{name}.py"
     try:
-        is_compiled = is_cached(source)
-        module = _import(name, is_compiled)
+        module = compile_module(name)
         if proof(module):
             _announce()
-            if not is_compiled:
-                keep(source, _SHARED)
             return module
         reason = "a test case gave another result than the reference"
     # Any exception: a compiler, or the code that it made, may fail in many ways, and
@@ -136,73 +190,12 @@ def versions() -> str:
     return ", ".join(found)
 
 
-def _import(name: str, is_compiled: bool) -> ModuleType:
-    # Imported here and not at `import estimax`: Numba alone takes half a second.
-    if not is_compiled:
-        _log.info("compiling native kernels %r (once per machine, ~10 seconds)", name)
-    return importlib.import_module(f"estimax.native.kernels.{name}")
+def _start_again() -> None:
+    global _lock
+    # A thread that holds the lock is not copied by a fork, and would never release it.
+    _lock = threading.RLock()
+    _compiling.clear()
 
 
-def _indices(source: Path) -> Iterator[Path]:
-    return (source.parent / "__pycache__").glob(f"{source.stem}.*.nbi")
-
-
-def is_cached(source: Path) -> bool:
-    """Return whether Numba's cache has a module in its present form.
-
-    Look in the user's cache folder as well, for what an earlier installation compiled.
-    Cache indices that are older than a shared module are removed: Numba itself only
-    compares the time of the file that a kernel is in.
-    """
-    # If this directory is read-only, Numba's cache is elsewhere, and False is returned
-    # although the module may be cached. The only effect is a superfluous log line.
-    indices = list(_indices(source))
-    newest = max(file.stat().st_mtime for file in (source, *_SHARED))
-    stale = [file for file in indices if file.stat().st_mtime < newest]
-    for file in stale:
-        with contextlib.suppress(OSError):
-            file.unlink()
-    if len(stale) < len(indices):
-        return True
-    fetch(source, _SHARED)
-    return any(_indices(source))
-
-
-def fetch(source: Path, shared: Iterable[Path]) -> None:
-    """Copy what was compiled from this source to where Numba looks for it."""
-    with contextlib.suppress(OSError, RuntimeError):  # a cache that cannot be used
-        _copy(_folder(source, shared), _beside(source), source.stem)
-
-
-def keep(source: Path, shared: Iterable[Path]) -> None:
-    """Copy what Numba has compiled from this source to the cache folder."""
-    with contextlib.suppress(OSError, RuntimeError):
-        _copy(_beside(source), _folder(source, shared), source.stem)
-
-
-def _beside(source: Path) -> Path:
-    return source.parent / "__pycache__"
-
-
-def _folder(source: Path, shared: Iterable[Path]) -> Path:
-    digest = hashlib.sha256()
-    for path in (source, *shared):
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
-    with contextlib.suppress(PackageNotFoundError):
-        digest.update(version("numba").encode())
-    name = f"{source.stem}-{digest.hexdigest()[:16]}"
-    return user_cache_folder() / "estimax" / "kernels" / name
-
-
-def _copy(here: Path, there: Path, stem: str) -> None:
-    # Data first: an index without its data would be compiled again.
-    files = [*here.glob(f"{stem}.*.nbc"), *here.glob(f"{stem}.*.nbi")]
-    if not files:
-        return
-    there.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for file in files:
-        # Renamed when it is complete: other processes read the folder meanwhile.
-        handle, made = tempfile.mkstemp(dir=there)
-        os.close(handle)
-        shutil.copyfile(file, made)
-        os.replace(made, there / file.name)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_again)

@@ -98,9 +98,12 @@ def frame(records: Strings) -> NDArray[np.uint8]:
     return out
 
 
-def record_kernels() -> ModuleType | None:
-    """Return the kernels for records, or None if the reference must be used."""
-    return loading.kernels("records", _agrees)
+def record_kernels(*, waits: bool = False) -> ModuleType | None:
+    """Return the kernels for records, or None if the reference must be used.
+
+    `waits` is for work that takes the reference longer than the compiler.
+    """
+    return loading.kernels("records", _agrees, waits=waits)
 
 
 def _agrees(kernels: ModuleType) -> bool:

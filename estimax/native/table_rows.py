@@ -38,17 +38,27 @@ from estimax.native import loading
 
 def has_lookup_kernels() -> bool:
     """Return whether `concat_rows` and `sum_row_gradients` may be used here."""
-    return _has_cpu() and loading.kernels("lookups", _lookups_agree) is not None
+    return _has_cpu() and _found("lookups", _lookups_agree)
 
 
 def has_update_kernel() -> bool:
     """Return whether `update_adagrad` may be used in this process."""
-    return _has_cpu() and loading.kernels("adagrad", _adagrad_agrees) is not None
+    return _has_cpu() and _found("adagrad", _adagrad_agrees)
 
 
 def has_adam_kernel() -> bool:
-    """Return whether `update_adam` may be used in this process."""
-    return _has_cpu() and loading.kernels("adam", _adam_agrees) is not None
+    """Return whether `update_adam` may be used in this process.
+
+    Wait for its compiler, about 3 seconds: XLA's update rounds in another way, and a
+    run that was interrupted must end with the same bits when it goes on later.
+    """
+    return _has_cpu() and _found("adam", _adam_agrees, waits=True)
+
+
+def _found(name: str, proof: loading.Proof, *, waits: bool = False) -> bool:
+    # A program is traced once. All programs of a process use the same kernels, so those
+    # that are compiled meanwhile are for the next process.
+    return loading.kernels(name, proof, waits=waits, replaces=False) is not None
 
 
 class AdamNumbers(NamedTuple):

@@ -27,6 +27,7 @@ from estimax.export.signature import DEFAULT_SIGNATURE, STRING
 from estimax.export.text_requests import blank_request, example_dtype, specs_of
 from estimax.formats.messages import FeatureParts, decode_example, encode_example
 from estimax.native import loading
+from estimax.native.examples import example_kernels
 from estimax.serving.status import invalid
 
 # The names under which a string tensor of Examples is accepted by Predict.
@@ -83,6 +84,7 @@ def is_parser_loaded() -> bool:
 
 def compile_parser(bundle: Bundle) -> None:
     """Compile the parser of Examples, which takes seconds, before the first request."""
+    example_kernels(waits=True)
     inputs = bundle.signature(DEFAULT_SIGNATURE).inputs
     # The parser is compiled even if it refuses these features.
     with contextlib.suppress(BundleError):

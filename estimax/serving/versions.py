@@ -31,6 +31,7 @@ from estimax.core.sparse import Sparse
 from estimax.export import Bundle
 from estimax.export.manifest import MANIFEST, version_folders
 from estimax.export.signature import input_name, origins_of
+from estimax.native import loading
 from estimax.serving.batching import (
     Answers,
     BatchTask,
@@ -254,6 +255,7 @@ def prepare(config: ServerConfig) -> Iterator[Path]:
     Raises:
       EstimaxError: A version cannot be loaded, or a model has none.
     """
+    loading.wait_for_compiler()
     scheduler = Scheduler(1)
     try:
         models = config.models or read_model_configs(

@@ -15,11 +15,8 @@ fails training: it is left off.
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
 import logging
 import os
-import platform
 import time
 from pathlib import Path
 from typing import Any
@@ -27,7 +24,7 @@ from typing import Any
 import jax
 from jax.experimental.compilation_cache import compilation_cache as jax_cache
 
-from estimax.core.machine import user_cache_folder
+from estimax.core.machine import processor, user_cache_folder
 
 AUTO = "auto"  # the cache folder of the user
 MAX_BYTES = 512 * 1024 * 1024
@@ -69,7 +66,7 @@ def default_folder() -> Path:
     A home directory may be shared by machines with different processors, and JAX does
     not compare the instructions that a program was compiled for.
     """
-    return user_cache_folder() / "estimax" / "compiled" / _processor()
+    return user_cache_folder() / "estimax" / "compiled" / processor()
 
 
 def prune(folder: Path, *, now: float, max_bytes: int, max_bytes_after: int) -> None:
@@ -130,20 +127,3 @@ def _is_usable(folder: Path) -> bool:
         _log.info("compiled programs are not kept for the next start: %s", error)
         return False
     return True
-
-
-@functools.cache
-def _processor() -> str:
-    """Return a name for processors with the same instructions, such as x86_64-1a2b3c4d.
-
-    Only Linux lists the instructions; elsewhere home directories are rarely shared.
-    """
-    described = platform.processor()
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        described = next(
-            (line for line in lines if line.startswith(("flags", "Features"))),
-            described,
-        )
-    digest = hashlib.sha256(described.encode()).hexdigest()[:8]
-    return f"{platform.machine() or 'unknown'}-{digest}"

@@ -69,13 +69,18 @@ class WorkerPool:
             process.stdin.write(json.dumps(message).encode() + b"\n")
             process.stdin.flush()
 
-    def receive(self) -> tuple[int, dict[str, Any] | WorkerEnd]:
+    def receive(
+        self, timeout: float | None = None
+    ) -> tuple[int, dict[str, Any] | WorkerEnd]:
         """Wait for a message; return the number of the worker and the message.
 
         A worker that has ended gives a `WorkerEnd`. The next message to its number
         starts a new process.
+
+        Raises:
+          queue.Empty: No message came within `timeout` seconds.
         """
-        number, message = self._messages.get()
+        number, message = self._messages.get(timeout=timeout)
         if message is not None:
             return number, message
         process = self._processes.pop(number)
@@ -104,6 +109,21 @@ class WorkerPool:
                 process.wait()
         for listener in self._listeners:
             listener.join()
+
+    def forget(self) -> None:
+        """Close the pipes in a forked process, so that it does not keep workers alive.
+
+        The workers are those of the process that was forked. The pool must not be used
+        any more.
+        """
+        for process in self._processes.values():
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    # Not `close`, which waits for a thread that reads the pipe: the
+                    # fork has not copied the thread.
+                    with contextlib.suppress(OSError):
+                        os.close(pipe.fileno())
+        self._processes.clear()
 
     def _start(self, number: int) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(

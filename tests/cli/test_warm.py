@@ -8,7 +8,7 @@ import sys
 import pytest
 import xla_flags
 
-from estimax.native import loading
+from estimax.native import kernel_cache
 from estimax.native.every_kernel import compile_kernels
 
 # Runs a command line and prints which programs the cache had and lacked.
@@ -49,7 +49,7 @@ def test_a_run_that_was_warmed_trains_evaluates_and_exports_without_compiling(
     warmed = run(tmp_path / "cache", "warm", run_file)
     assert warmed["misses"] > 3
     assert sorted(tmp_path.iterdir()) == [tmp_path / "cache", *before]
-    started = run(tmp_path / "cache", "train", run_file, "--no-report")
+    started = run(tmp_path / "cache", "train", run_file)
     assert started["hits"] > 3
     assert started["misses"] == 0
     assert any((tmp_path / "model" / "export" / "best").iterdir())
@@ -61,7 +61,7 @@ def test_without_a_run_file_all_kernels_are_compiled(cli):
     every = compile_kernels()
     assert f"{len(every)} modules of host kernels are compiled" in answer.err
     helpers = {"__init__", "call_frames", "memory", "protos"}
-    sources = {path.stem for path in loading._KERNELS.glob("*.py")}
+    sources = {path.stem for path in kernel_cache.KERNELS.glob("*.py")}
     assert set(every) == sources - helpers
 
 

@@ -9,7 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-@pytest.fixture(params=["on", "off"])
+@pytest.fixture(params=["wait", "off"])
 def native(request, monkeypatch):
     """Run a test with compiled kernels, and again with the references in Python."""
     monkeypatch.setattr("estimax.native.loading.setting", request.param)

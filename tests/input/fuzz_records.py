@@ -97,7 +97,7 @@ def main():
     options = _options()
     rng = random.Random(options.seed)
     guarded = Guarded()
-    loading.setting = "on"
+    loading.setting = "wait"
     # Loaded and proven first: else the references would be fuzzed, and not the kernels.
     assert examples.example_kernels() is not None
     sequences.find_lists([], Strings.of([]))

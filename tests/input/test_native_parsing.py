@@ -84,7 +84,7 @@ def both(monkeypatch):
 
     def run(function):
         outcomes = []
-        for setting in ("on", "off"):
+        for setting in ("wait", "off"):
             monkeypatch.setattr("estimax.native.loading.setting", setting)
             outcomes.append(_outcome(function))
         return outcomes
@@ -200,7 +200,7 @@ for case, column in columns.items():
 """
 
 
-@pytest.mark.parametrize("setting", ["on", "off"])
+@pytest.mark.parametrize("setting", ["wait", "off"])
 def test_offsets_and_splits_that_lie_are_an_error_and_never_a_crash(
     setting, monkeypatch
 ):

@@ -6,7 +6,7 @@ from estimax.native.kernels import records as kernels
 from estimax.native.reference import records as reference
 
 
-@pytest.mark.parametrize("native", ["on", "off"])
+@pytest.mark.parametrize("native", ["wait", "off"])
 def test_the_check_value_of_the_polynomial(native, monkeypatch):
     monkeypatch.setattr("estimax.native.loading.setting", native)
     assert checksum.crc32c(b"123456789") == 0xE3069283

@@ -17,7 +17,7 @@ INTS = np.array([0, -1, 1, 9, 10, 99, 2**40, -(2**63), 2**63 - 1, *range(-50, 50
 def both(monkeypatch, compute):
     """What compiled code and the reference return."""
     found = []
-    for native in ("on", "off"):
+    for native in ("wait", "off"):
         monkeypatch.setattr("estimax.native.loading.setting", native)
         found.append(compute())
     return found
@@ -70,7 +70,7 @@ BAD_OFFSETS = {
 }
 
 
-@pytest.mark.parametrize("native", ["on", "off"])
+@pytest.mark.parametrize("native", ["wait", "off"])
 @pytest.mark.parametrize("offsets", BAD_OFFSETS.values(), ids=BAD_OFFSETS)
 @pytest.mark.parametrize(
     "use",
