@@ -16,6 +16,7 @@ from estimax.feature_columns.transforms.embedding_lookups import TableBags, Tabl
 from estimax.feature_columns.transforms.labels import LabelNumbers
 from estimax.feature_columns.transforms.numeric import (
     Bucketize,
+    NumberMatrix,
     Numbers,
     RowCount,
     Scaling,
@@ -50,6 +51,7 @@ __all__ = [
     "IdSource",
     "Identity",
     "LabelNumbers",
+    "NumberMatrix",
     "Numbers",
     "PadIds",
     "RowCount",
