@@ -47,7 +47,7 @@ def main() -> None:
         "numeric_columns",
         {
             "load": {"before": load, "after": machine.load()},
-            "starts": {name: _summary(found) for name, found in starts.items()},
+            "first_steps": {name: _summary(found) for name, found in starts.items()},
             "ratios": ratios,
         },
     )
