@@ -70,6 +70,7 @@ def _programs(options: argparse.Namespace) -> dict[str, list[str]]:
         "bench_overlap.py": ["--steps", "50"] if quick else [],
         "bench_devices.py": ["--rounds", "2", "--steps", "20"] if quick else [],
         "bench_import.py": ["--rounds", "2"] if quick else [],
+        "bench_numeric_columns.py": (["--rounds", "1"] if quick else []) + tf,
         "bench_start.py": (["--rounds", "2"] if quick else []) + tf,
         "bench_flights.py": (["--seeds", "1"] if quick else []) + tf,
     }
@@ -97,6 +98,9 @@ def _rows(result: dict[str, Any]) -> Iterator[Row]:
         wall, cpu = told["seconds"], told["cpu_seconds"]
         shown = f"{wall['median']:.2f} s (best {wall['best']:.2f})"
         yield name, start, shown, f"{cpu['median']:.2f} s CPU"
+    for racer, told in result.get("first_steps", {}).items():
+        step = f"{told['cpu_ms_a_step']:.2f} ms CPU a step"
+        yield name, racer, f"{told['cpu_seconds']:.2f} s CPU to the first step", step
     for start, seconds in (result.get("demo") or {}).items():
         yield name, f"demo, {start} start", f"{seconds:.1f} s in all", ""
     for statement, told in result.get("imports", {}).items():

@@ -123,6 +123,11 @@ def vocabulary_sizes(plan: plans.HostPlan) -> dict[str, int]:
     return found
 
 
+def reads_only_numbers(call: HostCall) -> bool:
+    """Return whether a call gives numbers to the device as they are, in float32."""
+    return isinstance(call.transform, transforms.NumberMatrix)
+
+
 def is_only_ids(origin: Origin, plan: plans.HostPlan) -> bool:
     """Return whether only categorical columns read a feature: a -1 is missing there."""
     # A str is a raw feature of a cross.
@@ -151,10 +156,13 @@ def _readers(origin: Origin, plan: plans.HostPlan) -> list[Any]:
     """Return the parts of transforms that read a feature, each by its key."""
     found = []
     for call in plan.calls:
-        keys = dict(zip(call.inputs, call.transform.keys, strict=True))
-        if origin in keys:
-            key = keys[origin]
-            found += [part for part in _parts(call.transform) if _reads(part, key)]
+        if origin not in call.inputs:
+            continue
+        if reads_only_numbers(call):
+            found.append(call.transform)
+            continue
+        key = dict(zip(call.inputs, call.transform.keys, strict=True))[origin]
+        found += [part for part in _parts(call.transform) if _reads(part, key)]
     return found
 
 

@@ -30,7 +30,7 @@ from estimax.export.tf_transforms import (
     NoCounterpartError,
     TransformWriter,
     cast,
-    without_nan,
+    or_default,
 )
 from estimax.formats import saved_models
 from estimax.formats.saved_models import Dtype, Graph, Shape, SignatureTensors, Tensor
@@ -127,19 +127,19 @@ class _Writer:
             for spec in specs
         }
         origins = {o: inputs[input_name(o)] for o in plan.origins}
-        defaults = {spec.name: spec.default for spec in specs}
+        by_name = {spec.name: spec.default for spec in specs}
+        defaults = {o: by_name[input_name(o)] for o in plan.origins}
         arguments: dict[str, str] = {}
         for origin in plan.raw:
             name = f"raw/{origin.name}"
             wanted = self._bundle.arguments[name].dtype
             tensor = origins[origin]
             node = cast(graph, tensor.node, tensor.dtype, wanted)
-            default = defaults[input_name(origin)]
-            if default is not None and default == default and wanted == "float32":
-                node = without_nan(graph, node, default)
+            if wanted == "float32":
+                node = or_default(graph, node, defaults[origin])
             arguments[name] = node
         self._check_counterparts(origins)
-        writer = TransformWriter(graph, origins)
+        writer = TransformWriter(graph, origins, defaults)
         for call in plan.calls:
             for path, node in writer.arrays(call).items():
                 arguments[host_plan.staged_name(call.name, path)] = node

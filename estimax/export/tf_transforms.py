@@ -11,7 +11,7 @@ Sequences, and crosses of features in which a value may be missing, have none.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,9 @@ _BOOL, _INT32, _INT64, _FLOAT = (
 _TEXT = Dtype(STRING)
 
 
+_NONE: Mapping[Origin, Any] = {}
+
+
 class NoCounterpartError(Exception):
     """A transform cannot be written as operations of TensorFlow."""
 
@@ -40,11 +43,18 @@ class TransformWriter:
     Args:
       graph: The graph.
       inputs: The placeholder of every feature.
+      defaults: What stands for a missing number of a feature, which is NaN.
     """
 
-    def __init__(self, graph: Graph, inputs: Mapping[Origin, Tensor]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: Mapping[Origin, Tensor],
+        defaults: Mapping[Origin, Any] = _NONE,
+    ) -> None:
         self._graph = graph
         self._inputs = inputs
+        self._defaults = defaults
 
     def arrays(self, call: HostCall) -> dict[str, str]:
         """Return the node of every array that a call results in, by its path.
@@ -60,6 +70,8 @@ class TransformWriter:
         if isinstance(transform, transforms.Numbers):
             tensor = features[transform.key]
             return {"": self._cast(self._matrix(tensor), tensor.dtype, _FLOAT)}
+        if isinstance(transform, transforms.NumberMatrix):
+            return {"": self._side_by_side(call.inputs)}
         if isinstance(transform, transforms.Vocabulary):
             tensor = features[transform.key]
             values = tensor.node
@@ -68,6 +80,18 @@ class TransformWriter:
             ids = self._vocabulary(transform, values)
             return {"": self._cast(ids, _INT64, _INT32)}
         raise NoCounterpartError(type(transform).__name__)
+
+    def _side_by_side(self, inputs: Sequence[Origin]) -> str:
+        """Return the numbers of features as float32 [B, N]."""
+        nodes = []
+        for origin in inputs:
+            tensor = self._inputs[origin]
+            node = self._cast(self._matrix(tensor), tensor.dtype, _FLOAT)
+            nodes.append(or_default(self._graph, node, self._defaults.get(origin)))
+        if len(nodes) == 1:
+            return nodes[0]
+        axis = self._graph.constant(np.int32(1))
+        return self._add("ConcatV2", *nodes, axis, N=len(nodes), T=_FLOAT, Tidx=_INT32)
 
     def _pad(self, source: Any, features: Mapping[str, Tensor]) -> dict[str, str]:
         weights = None
@@ -220,7 +244,7 @@ class TransformWriter:
         if not isinstance(scaling, transforms.Scaling):
             raise NoCounterpartError("a normalizer_fn")
         if scaling.fill is not None:
-            numbers = without_nan(self._graph, numbers, scaling.fill)
+            numbers = or_default(self._graph, numbers, scaling.fill)
         if scaling.log1p:
             numbers = self._add("Log1p", numbers, T=_FLOAT)
         mean, std = (
@@ -281,8 +305,10 @@ def cast(graph: Graph, node: str, given: str, wanted: str) -> str:
     return graph.add("Cast", node, SrcT=Dtype(given), DstT=Dtype(wanted))
 
 
-def without_nan(graph: Graph, node: str, default: Any) -> str:
-    """Return a node of float32 with `default` in place of NaN."""
+def or_default(graph: Graph, node: str, default: Any) -> str:
+    """Return a node of float32 with a default in place of NaN, unless it is NaN."""
+    if default is None or default != default:
+        return node
     is_nan = graph.add("IsNan", node, T=_FLOAT)
     value = graph.constant(np.asarray(default, np.float32))
     return graph.add("SelectV2", is_nan, value, node, T=_FLOAT)

@@ -374,7 +374,10 @@ def _feature_spec(
         return TensorInfo(name, STRING, shape, kind)
     computed = device_dtype(value.dtype).name if on_device else None
     forwarded = any(origin == one.origin for one in plan.forwarded)
-    hosted = forwarded or any(origin in call.inputs for call in plan.calls)
+    hosted = forwarded or any(
+        origin in call.inputs and not host_plan.reads_only_numbers(call)
+        for call in plan.calls
+    )
     # Only the device reads it, in float32, so callers need not send float64.
     narrow = value.dtype == np.float64 and not hosted
     dtype = "float32" if narrow else value.dtype.name

@@ -13,6 +13,7 @@ the kinds are the checks that columns and layers share.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -291,8 +292,8 @@ def sort_columns(feature_columns: Any, layer: str) -> tuple[Any, ...]:
                 "with numeric_column, embedding_column, …"
             )
     columns.sort(key=lambda column: column.name)
-    names = [column.name for column in columns]
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    counts = Counter(column.name for column in columns)
+    repeated = sorted(name for name, count in counts.items() if count > 1)
     if repeated:
         raise FeatureError(
             f"{layer}: several columns have the name {', '.join(map(repr, repeated))}; "

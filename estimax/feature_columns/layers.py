@@ -10,6 +10,7 @@ The function beside each class makes the layer and calls it, inside a `model_fn`
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -41,6 +42,7 @@ from estimax.feature_columns.lookup import (
     table_rows,
     zeros,
 )
+from estimax.feature_columns.number_matrix import stage_numbers
 from estimax.staging import variables
 
 
@@ -91,12 +93,22 @@ class DenseFeatures(nn.Module):
     ) -> jax.Array:
         """Compute all columns; put each one's block into `cols_to_output_tensors`."""
         check_features(features, self.feature_columns, "DenseFeatures")
-        blocks = {c.name: self._block(c, features) for c in self.feature_columns}
+        staged = stage_numbers(self.feature_columns, features)
+        blocks: dict[str, variables.ColumnBlock] = {}
+        widths: list[int] = []
+        for together, run in itertools.groupby(self.feature_columns, staged.has):
+            columns = tuple(run)
+            if together:
+                blocks[columns[0].name] = staged.block(columns)
+                widths += [math.prod(column.shape) for column in columns]
+                continue
+            own = {c.name: self._block(c, features) for c in columns}
+            blocks |= own
+            widths += [block.shape[1] for block in own.values()]
         check_batches(blocks, "DenseFeatures")
         joined = variables.side_by_side(list(blocks.values()))
         if cols_to_output_tensors is not None:
-            ends = itertools.accumulate(block.shape[1] for block in blocks.values())
-            split = jnp.split(joined, list(ends)[:-1], axis=1)
+            split = jnp.split(joined, list(itertools.accumulate(widths))[:-1], axis=1)
             named = zip(self.feature_columns, split, strict=True)
             cols_to_output_tensors.update(named)
         return joined

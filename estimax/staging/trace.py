@@ -106,7 +106,14 @@ class HostCall:
     def run(self, batch: Mapping[Origin, Raw]) -> Any:
         """Return the result of the transform for a raw batch."""
         keys = self.transform.keys
-        raw = {k: batch[o] for k, o in zip(keys, self.inputs, strict=True)}
+        try:
+            raw = {k: batch[o] for k, o in zip(keys, self.inputs, strict=True)}
+        except KeyError as error:
+            (origin,) = error.args
+            raise FeatureError(
+                f"{origin.name} is missing in this batch, and was in the first. Every "
+                "batch must have the same features."
+            ) from None
         return self.transform(raw)
 
 

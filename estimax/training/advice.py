@@ -28,7 +28,13 @@ def advice_on_tables(updates: UpdatePlan, recording: Recording) -> list[str]:
     looked_up = {use.table for use in recording.lookups}
     indexed = {n: f for n, f in trained.items() if n in reads.indexed}
     also_whole = {n: f for n, f in trained.items() if n in looked_up - reads.indexed}
-    found = [_on_indexing(_large(indexed)), _on_whole_reads(_large(also_whole))]
+    of_layers = {n: f for n, f in indexed.items() if n in recording.embeds}
+    by_hand = {n: f for n, f in indexed.items() if n not in recording.embeds}
+    found = [
+        _on_indexing(_large(by_hand)),
+        _on_embeds(_large(of_layers)),
+        _on_whole_reads(_large(also_whole)),
+    ]
     for index, group in enumerate(updates.train_op.groups):
         mine = {
             n: f for n, f in shapes.tables.items() if updates.tables[n].group == index
@@ -48,6 +54,21 @@ def _on_indexing(tables: Mapping[str, Any]) -> str:
         "or self.param of a Flax module returned it. It updates only the rows of the "
         "batch (a table of 1,000,000 rows of 16 with 1024 ids: 0.2 ms a step instead "
         "of 50)."
+    )
+
+
+def _on_embeds(tables: Mapping[str, Any]) -> str:
+    if not tables:
+        return ""
+    rows, width = next(iter(tables.values())).shape
+    return (
+        f"{_labels(tables)}: nn.Embed reads rows by indexing, so every step computes a "
+        "gradient for all rows and updates all of them. On one device, if the layer is "
+        "only called, ex.optimizers.Adagrad and SGD without momentum update the rows "
+        "of the batch alone, with the same results. For another optimizer, write in "
+        'place of the layer table = self.param("embedding", nn.initializers.normal(), '
+        f"({rows}, {width})) and ex.embedding_lookup(table, ids), and use "
+        "ex.optimizers.LazyAdam in place of Adam."
     )
 
 

@@ -10,6 +10,7 @@ which values come about: input, variables, layers, loss, gradients, updated vari
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from flax import linen as nn
 
 from estimax.core.errors import NanLossError
 from estimax.core.state import TrainState
+from estimax.feature_columns.transforms import NumberMatrix
 from estimax.staging.host_plan import AccumulatedBatch, PreparedBatch
 from estimax.staging.packing import Packed, unpack
 from estimax.training import gradients, steps
@@ -161,7 +163,7 @@ def _values(
     """Yield a finding or None for each value of a step, in order of computation."""
     parts = batch.parts if isinstance(batch, AccumulatedBatch) else (batch,)
     for part in parts:
-        yield from (_finding("input", n, v) for n, v in _inputs(part))
+        yield from (_finding("input", n, v) for n, v in _inputs(updates, part))
     variables = {**state.params, **state.tables}
     yield from (_finding("variable", n, v) for n, v in variables.items())
     for place in range(len(parts)):
@@ -179,9 +181,17 @@ def _values(
         yield _finding("updated variable", name, value)
 
 
-def _inputs(part: PreparedBatch) -> Iterator[tuple[str, Any]]:
+def _inputs(updates: UpdatePlan, part: PreparedBatch) -> Iterator[tuple[str, Any]]:
     yield from part.raw.items()
+    transforms_of = {call.name: call for call in updates.plan.calls}
     for name, staged in part.staged.items():
+        call = transforms_of[name]
+        if isinstance(call.transform, NumberMatrix):
+            ends = list(itertools.accumulate(call.transform.widths))
+            columns = np.split(np.asarray(staged), ends[:-1], axis=1)
+            names = (origin.name for origin in call.inputs)
+            yield from zip(names, columns, strict=True)
+            continue
         for leaf in jax.tree.leaves(staged):
             yield f"column {name}", leaf
 

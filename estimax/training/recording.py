@@ -55,6 +55,7 @@ class Recording:
     has_convolutions: bool
     graph: Callable[[], bytes] | None  # the model as a GraphDef; None if it is eager
     has_max_pooling: bool = False  # always False for an eager model
+    embeds: frozenset[str] = frozenset()  # large tables of `nn.Embed`, in mode TRAIN
 
 
 def record(
@@ -138,6 +139,7 @@ def _record(model: ModelFunction, batch: plans.RawBatch, traced: _Traced) -> Rec
         has_convolutions=traced.has_convolutions,
         graph=traced.graph,
         has_max_pooling=traced.has_max_pooling,
+        embeds=frozenset(trace.embeds),
     )
 
 

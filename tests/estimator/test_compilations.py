@@ -98,6 +98,13 @@ def test_training_compiles_few_programs_and_later_starts_none(counts_of):
     assert resumed["hits"] < first["misses"], "nothing is initialized"
 
 
+def test_the_last_steps_of_a_training_run_in_the_program_of_the_others(counts_of):
+    # 32 batches, of which a stack holds all: 20 steps, and then 3 and 9 more.
+    counts_of("train", "a", 20)
+    assert counts_of("train", "a", 23)["misses"] == 0
+    assert counts_of("train", "a", 32)["misses"] == 0
+
+
 def test_evaluating_and_exporting_adds_few_programs(counts_of):
     first = counts_of("train_and_evaluate", "a", 20)
     assert 0 < first["misses"] <= TRAINING + EVALUATING_AND_EXPORTING

@@ -215,3 +215,17 @@ def test_ids_on_the_host_follow_the_rules_of_an_index():
     assert found.dtype == np.int32
     with pytest.raises(FeatureError, match="beyond 32 bits"):
         IndexIds("a", 9)({"a": np.array([2**40])})
+
+
+@pytest.mark.parametrize("optimizer", [ex.optimizers.Adam(0.1), optax.sgd(0.1)])
+def test_a_large_table_that_is_updated_whole_is_told_with_the_lines_to_write(optimizer):
+    def model_fn(features, labels):
+        rows = nn.Embed(250_000, D, name="words")(features["a"])
+        loss = jnp.mean((rows.sum(axis=(1, 2)) - labels) ** 2)
+        return ex.EstimatorSpec(ex.ModeKeys.TRAIN, loss=loss, train_op=optimizer)
+
+    batch = plans.flatten(*BATCHES[0])
+    recording = training.record(model_fn, batch, ex.ModeKeys.TRAIN)
+    (advice,) = training.compile(recording).advice
+    assert advice.startswith(f"{NAME} [250000, {D}]: nn.Embed reads rows")
+    assert f"(250000, {D})) and ex.embedding_lookup(table, ids)" in advice

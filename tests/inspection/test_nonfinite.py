@@ -148,3 +148,17 @@ def test_parts_of_a_step_are_looked_at_too(tmp_path):
 def test_an_unknown_way_of_debugging_is_refused():
     with pytest.raises(ex.EstimaxError, match=r"True, False or"):
         ex.RunConfig(debug="inf")
+
+
+def test_a_feature_of_a_matrix_of_numbers_is_named(tmp_path):
+    fc = ex.feature_columns
+    columns = [fc.numeric_column("x", 2), fc.numeric_column("id")]
+
+    def with_columns(features, labels, mode):
+        net = nn.Dense(1, name="out")(fc.input_layer(features, columns))
+        loss = jnp.mean(jnp.square(net - labels))
+        return ex.EstimatorSpec(mode, loss=loss, train_op="SGD")
+
+    config = ex.RunConfig(str(tmp_path), save_summary_steps=0)
+    with pytest.raises(NanLossError, match=r"features/x holds NaN \(1 of 8 values\)"):
+        ex.Estimator(with_columns, config=config).train(nan_at(5))

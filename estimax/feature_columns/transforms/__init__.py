@@ -16,6 +16,7 @@ from estimax.feature_columns.transforms.embedding_lookups import TableBags, Tabl
 from estimax.feature_columns.transforms.labels import LabelNumbers
 from estimax.feature_columns.transforms.numeric import (
     Bucketize,
+    NumberMatrix,
     Numbers,
     RowCount,
     Scaling,
@@ -59,6 +60,7 @@ __all__ = [
     "Identity",
     "LabelNumbers",
     "NumberFormat",
+    "NumberMatrix",
     "Numbers",
     "PadIds",
     "RowCount",

