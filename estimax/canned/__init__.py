@@ -1,5 +1,6 @@
 """Ready models: columns, layers and a head handed to Estimator."""
 
+from estimax.canned.average import AverageEstimator
 from estimax.canned.baseline import (
     BaselineClassifier,
     BaselineEstimator,
@@ -25,6 +26,7 @@ from estimax.canned.tabular import (
 )
 
 __all__ = [
+    "AverageEstimator",
     "BaselineClassifier",
     "BaselineEstimator",
     "BaselineRegressor",

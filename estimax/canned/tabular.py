@@ -28,6 +28,7 @@ from estimax import feature_columns as fc
 from estimax import heads, optimizers
 from estimax.canned import defaults
 from estimax.canned.hints import python_hint
+from estimax.canned.member_predictions import average_logits
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.spec import EstimatorSpec, ModeKeys
 from estimax.estimator import Estimator, RunConfig
@@ -347,40 +348,6 @@ def _small_uniform(size: int) -> Any:
         return jax.random.uniform(key, shape, dtype, -bound, bound)
 
     return start
-
-
-def average_logits(head: heads.Head, logits: jax.Array) -> jax.Array:
-    """Return logits [B, K] of which a head makes the average prediction of members.
-
-    Probabilities, rates and numbers are averaged, not their logits. For heads of other
-    packages, whose predictions are not known, it is the average of the logits.
-
-    >>> from estimax.heads import BinaryClassHead
-    >>> two = jnp.array([[[0.0], [100.0]]])  # probabilities 0.5 and 1
-    >>> jax.nn.sigmoid(average_logits(BinaryClassHead(), two)).round(4).tolist()
-    [[0.75]]
-    """
-    if isinstance(head, heads.MultiHead):
-        sizes = [one.logits_dimension for one in head.heads]
-        parts = jnp.split(logits, list(np.cumsum(sizes))[:-1], axis=-1)
-        found = [
-            average_logits(one, part)
-            for one, part in zip(head.heads, parts, strict=True)
-        ]
-        return jnp.concatenate(found, axis=-1)
-    if isinstance(
-        head,
-        heads.BinaryClassHead | heads.MultiLabelHead | heads.LogisticRegressionHead,
-    ):
-        yes = jax.nn.logsumexp(jax.nn.log_sigmoid(logits), axis=1)
-        no = jax.nn.logsumexp(jax.nn.log_sigmoid(-logits), axis=1)
-        return yes - no
-    if isinstance(head, heads.MultiClassHead):
-        shares = jax.nn.log_softmax(logits, axis=-1)
-        return jax.nn.logsumexp(shares, axis=1) - math.log(logits.shape[1])
-    if isinstance(head, heads.PoissonRegressionHead):
-        return jax.nn.logsumexp(logits, axis=1) - math.log(logits.shape[1])
-    return jnp.mean(logits, axis=1)
 
 
 def _default_optimizer(

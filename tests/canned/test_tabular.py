@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import estimax as ex
-from estimax.canned.tabular import average_logits, tabular_sizes
+from estimax.canned.member_predictions import average_logits
+from estimax.canned.tabular import tabular_sizes
 from estimax.core.errors import FeatureError, SpecError
 
 fc = ex.feature_columns
