@@ -253,6 +253,9 @@ KEYS = {
             "head_weights": "weights",
         },
     },
+    "AverageModelConfig": {
+        "canned.AverageEstimator": {},
+    },
     "ModelFnConfig": {
         "estimator.Estimator": {},
     },

@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -42,7 +43,7 @@ from estimax.estimator import (
     TrainSpec,
     train_and_evaluate,
 )
-from estimax.estimator.arguments import check_steps, hooks_of
+from estimax.estimator.arguments import call_input_fn, check_steps, hooks_of
 from estimax.estimator.default_log import shown_by_default
 from estimax.estimator.exporting import copy_example
 from estimax.estimator.model_dir import training_in
@@ -62,10 +63,13 @@ class AverageEstimator(Estimator):
     Use it for the best prediction of a table: trees and a network make different
     mistakes, and their average is usually better than either. The members are trained
     one after the other. With `held_out_fn`, each is evaluated on the held-out rows
-    whenever it saves a checkpoint, and its best checkpoint is kept; then the weights
-    are chosen for which the average has the smallest loss on these rows, in steps of
-    1/20 for two members, 1/10 for three and 1/5 for four. A weight of 0 removes a
-    member from evaluation, prediction and export.
+    whenever it saves a checkpoint, and its best checkpoint is kept. Of a
+    `TabularEstimator` with `train_steps`, whose learning rate ends at 0, the last one
+    is kept if its loss is above the smallest by at most 1/sqrt(n) of it for n rows: on
+    few rows an early minimum is mostly luck. Then the weights are chosen for which the
+    average has the smallest loss on these rows, in steps of 1/20 for two members, 1/10
+    for three and 1/5 for four. A weight of 0 removes a member from evaluation,
+    prediction and export.
 
     Probabilities and numbers are averaged, not logits. The average is evaluated after
     training only: an `EvalSpec` with `every_steps` has no effect on it.
@@ -135,6 +139,7 @@ class AverageEstimator(Estimator):
         self._head = head
         self._members = dict(members)
         self._held_out_fn = held_out_fn
+        self._held_out_rows: int | None = None
         self._patience = patience_steps
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
@@ -238,7 +243,7 @@ class AverageEstimator(Estimator):
                 TrainSpec(input_fn, max_steps=goal, hooks=hooks),
                 EvalSpec(
                     self._held_out_fn,
-                    exporters=KeepBest(kept),
+                    exporters=KeepBest(kept, self._tolerance(member)),
                     start_delay_secs=0,
                     throttle_secs=0,
                 ),
@@ -252,6 +257,17 @@ class AverageEstimator(Estimator):
         if self._held_out_fn is None:
             keep_variables(latest, kept, {}, averages=member.config.use_averages)
         checkpoints.mark_finished(kept, checkpoints.step_of(latest), _reason(goal))
+
+    def _tolerance(self, member: Estimator) -> float:
+        """Return by what share of its loss the last checkpoint may be above the best.
+
+        The standard error of a mean over n rows is about its value / sqrt(n).
+        """
+        if not getattr(member, "settles", False):
+            return 0.0
+        if self._held_out_rows is None:
+            self._held_out_rows = _count_rows(self._held_out_fn, self.config)
+        return 1 / math.sqrt(max(1, self._held_out_rows))
 
     def _stop(self, member: Estimator, patience: int) -> Hook:
         every = member.config.save_checkpoints_steps
@@ -377,13 +393,16 @@ class KeepBest:
     """Keep the variables of the checkpoint with the smallest loss, in a folder.
 
     An exporter for `EvalSpec`: it is called after each evaluation. The loss is kept in
-    the checkpoint, so a training that is resumed compares with what it had.
+    the checkpoint, so a training that is resumed compares with what it had. A later
+    checkpoint is preferred if its loss is above the smallest by at most the share
+    `tolerance`.
     """
 
     name = "keep_best"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tolerance: float = 0.0) -> None:
         self._folder = folder
+        self._tolerance = tolerance
 
     def export(
         self,
@@ -393,20 +412,20 @@ class KeepBest:
         eval_result: Mapping[str, Any] | None,
         is_the_final_export: bool,
     ) -> str | None:
-        """Keep the checkpoint if its loss is the smallest so far."""
+        """Keep the checkpoint if its loss is the smallest so far, or close to it."""
         assert eval_result is not None
         assert checkpoint_path is not None
-        loss = _average_loss(eval_result)
-        best = checkpoints.latest(self._folder)
-        if best is not None:
-            if not loss < checkpoints.read_manifest(best).extra["loss"]:
-                return None
-        elif not np.isfinite(loss):
+        loss = float(_average_loss(eval_result))
+        kept = checkpoints.latest(self._folder)
+        best = math.inf
+        if kept is not None:
+            best = checkpoints.read_manifest(kept).extra["smallest_loss"]
+        limit = best + self._tolerance * abs(best) if self._tolerance else best
+        if not loss < limit:
             return None
         averages = estimator.config.use_averages
-        return keep_variables(
-            checkpoint_path, self._folder, {"loss": loss}, averages=averages
-        )
+        extra = {"loss": loss, "smallest_loss": min(best, loss)}
+        return keep_variables(checkpoint_path, self._folder, extra, averages=averages)
 
 
 def keep_variables(
@@ -423,6 +442,13 @@ def keep_variables(
         if old != written:
             shutil.rmtree(old)
     return str(written)
+
+
+def _count_rows(input_fn: Any, config: RunConfig) -> int:
+    """Return the number of rows of an input, from its labels."""
+    data = call_input_fn(input_fn, mode=ModeKeys.EVAL, params={}, config=config)
+    batches = [data] if isinstance(data, tuple) else data
+    return sum(len(jax.tree.leaves(labels)[0]) for _, labels in batches)
 
 
 def weight_candidates(members: int) -> list[tuple[float, ...]]:

@@ -138,7 +138,7 @@ def test_a_useless_member_is_removed(trained, tmp_path):
     assert trained.member_weights["constant"] == 0.0
     path = Path(trained.export_saved_model(tmp_path))
     weights = b"".join(file.read_bytes() for file in path.rglob("*.safetensors"))
-    assert b"network/tabular/" in weights
+    assert b"linear/" in weights
     assert b"constant/" not in weights
     bundle = ex.export.load(path)
     np.testing.assert_allclose(
