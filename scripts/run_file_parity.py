@@ -56,6 +56,11 @@ KEYS = {
             "normalizer_fn": "normalize",
         },
     },
+    "DateConfig": {
+        "feature_columns.date_column": {
+            "key": "column",
+        },
+    },
     "BucketizedConfig": {
         "feature_columns.bucketized_column": {
             "source_column": "source",

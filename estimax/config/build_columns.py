@@ -14,6 +14,7 @@ from estimax.config.expressions import (
 from estimax.config.schema.features import (
     BucketizedConfig,
     CrossedConfig,
+    DateConfig,
     GivenRange,
     GivenZScore,
     HashedConfig,
@@ -147,7 +148,7 @@ class ColumnBuilder:
         options = changed_values(feature, "shape")
         if fill is not None:
             options["default_value"] = fill
-        options |= changed_values(feature, "dtype")
+        options |= changed_values(feature, "dtype", "text")
         if feature.normalizer_fn is not None:
             options["normalizer_fn"] = expression_of(feature.normalizer_fn)
         elif (scaling := self._scaling(name, feature, fill)) is not None:
@@ -184,7 +185,7 @@ class ColumnBuilder:
             options["normalizer_fn"] = CallExpression(
                 "estimax.transforms.Scaling", {"fill": fill}
             )
-        options |= changed_values(source, "dtype")
+        options |= changed_values(source, "dtype", "text")
         raw = CallExpression(
             f"{_FC}numeric_column", options, (source.column or feature.source,)
         )
@@ -204,8 +205,13 @@ class ColumnBuilder:
         fill = self.fill(name, source)
         if fill is not None:  # of Examples, which are parsed for all columns alike
             options["default_value"] = fill
-        options |= changed_values(source, "dtype")
+        options |= changed_values(source, "dtype", "text")
         return CallExpression(f"{_FC}numeric_column", options, (source.column or name,))
+
+    def _make_date(self, name: str, feature: DateConfig) -> CallExpression:
+        options = changed_values(feature, "cyclic", "since", "format")
+        given = (feature.column or name, list(feature.parts))
+        return CallExpression(f"{_FC}date_column", options, given, name=name)
 
     def _make_piecewise_linear(
         self, name: str, feature: PiecewiseLinearConfig
@@ -224,7 +230,7 @@ class ColumnBuilder:
 
     def _make_vocabulary(self, name: str, feature: VocabularyConfig) -> CallExpression:
         options = changed_values(
-            feature, oov_buckets="num_oov_buckets", default="default_value"
+            feature, "strip", oov_buckets="num_oov_buckets", default="default_value"
         )
         kind = "list"
         words: Any = feature.list_ or self._statistics.vocabularies.get(name)
@@ -241,7 +247,7 @@ class ColumnBuilder:
         )
 
     def _make_hashed(self, name: str, feature: HashedConfig) -> CallExpression:
-        options = changed_values(feature, "dtype")
+        options = changed_values(feature, "dtype", "strip")
         given = (feature.column or name, feature.buckets)
         return self._make_categorical(
             "hash_bucket", given, options, name, feature.sequence
@@ -316,6 +322,7 @@ def _embedding_options(group: EmbeddingGroup) -> dict[str, Any]:
 
 _COLUMNS: dict[type, Callable[[ColumnBuilder, str, Any], CallExpression]] = {
     NumericConfig: ColumnBuilder._make_numeric,
+    DateConfig: ColumnBuilder._make_date,
     BucketizedConfig: ColumnBuilder._make_bucketized,
     PiecewiseLinearConfig: ColumnBuilder._make_piecewise_linear,
     PeriodicConfig: ColumnBuilder._make_periodic,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from estimax.config.schema.features import (
+    DateConfig,
     FeatureConfig,
     HashedConfig,
     IdentityConfig,
@@ -99,7 +100,11 @@ def columns_of(run: Run) -> dict[str, ColumnKind | None]:
 
 def kind_of(feature: FeatureConfig) -> ColumnKind | None:
     """Return how a feature reads its column; None if it is made of other features."""
+    if isinstance(feature, DateConfig):
+        return "text"
     if isinstance(feature, NumericConfig):
+        if feature.text is not None:
+            return "text"
         return "int" if feature.dtype == "int64" else "float"
     if isinstance(feature, IdentityConfig):
         return "int"

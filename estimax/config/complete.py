@@ -23,11 +23,11 @@ from typing import Any
 
 from estimax.config.infer import (
     Inferred,
-    InferredFeature,
     infer,
     model_of,
     optimizers_of,
 )
+from estimax.config.infer_features import InferredFeature
 from estimax.config.nodes import (
     ConfigNode,
     ListNode,

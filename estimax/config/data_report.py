@@ -26,6 +26,7 @@ from estimax.config.columns import (
 from estimax.config.nodes import format_value
 from estimax.config.schema.data import AnySource, CsvSource
 from estimax.config.schema.features import (
+    DateConfig,
     FeatureConfig,
     IdentityConfig,
     NumericConfig,
@@ -238,6 +239,8 @@ def _rules(run: Run, column: str, source: str) -> list[_Rule]:
             text = f"a missing value; set features.{name}.default to a number or mean"
             text = f"features.{name}: {text}"
             found.append(_Rule(text, _is_missing, is_of_reading=True))
+        if isinstance(feature, DateConfig) or getattr(feature, "text", None):
+            found.append(_text_rule(name, feature))
         if isinstance(feature, IdentityConfig) and feature.default is None:
             found.append(_id_rule(name, feature.buckets))
     return found
@@ -265,6 +268,39 @@ def _unreadable(kind: ColumnKind | None, source: str) -> str:
         f"expected {what}, found {{value}}; correct it, or add it to "
         f"data.sources.{source}.csv.null_values if it means a missing value"
     )
+
+
+def _text_rule(name: str, feature: FeatureConfig) -> _Rule:
+    """Return the rule for text that must be dates or numbers."""
+    from estimax.feature_columns.transforms import texts
+
+    if isinstance(feature, DateConfig):
+        form = feature.format
+        what = f"a date of the format {form}" if form else "a date such as 2024-05-01"
+        key = "format"
+    else:
+        what = "a number such as " + (
+            "1,302.10" if feature.text == "point" else "1.302,10"
+        )
+        key = "text"
+
+    def is_wrong(text: str | None) -> bool:
+        if text is None or not text.strip():
+            return False
+        if isinstance(feature, DateConfig):
+            return texts.date_of_text(text.strip(), feature.format) is None
+        return texts.number_of_text(text, feature.text) is None
+
+    def breaks(batch: _Batch) -> Any:
+        import numpy as np
+
+        texts_once = getattr(batch.texts, "combine_chunks", lambda: batch.texts)()
+        coded = texts_once.dictionary_encode()
+        wrong = np.array([*map(is_wrong, coded.dictionary.to_pylist()), False])
+        return wrong[np.asarray(coded.indices.fill_null(-1))]
+
+    text = f"expected {what}, found {{value}}; correct it, or set features.{name}.{key}"
+    return _Rule(f"features.{name}: {text}", breaks, is_of_reading=True)
 
 
 def _id_rule(name: str, buckets: int) -> _Rule:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from estimax.config.columns import kind_of
 from estimax.config.decode import is_broken
 from estimax.config.nodes import format_value
 from estimax.config.schema.features import (
     Bins,
     BucketizedConfig,
     CrossedConfig,
+    DateConfig,
     FeatureConfig,
     GivenRange,
     HashedConfig,
@@ -24,6 +28,7 @@ from estimax.config.schema.features import (
 )
 from estimax.core.errors import did_you_mean
 
+DENSE = (NumericConfig, DateConfig)  # what a network takes as it is
 ENCODED = (PiecewiseLinearConfig, PeriodicConfig)  # numbers made of a number
 Note = Callable[[str, str], None]  # (address, text): report a problem
 FeatureConfigs = Mapping[str, FeatureConfig]
@@ -50,6 +55,8 @@ def check_features(
             )
         if (key := column_key(name, feature)) in labels and isinstance(key, str):
             note(path, f"reads the label {key!r}; a model may not see it")
+        if getattr(feature, "strip", None) is True:
+            _check_strip(feature, f"{path}.strip", note)
         delimiter = getattr(feature, "delimiter", None)
         if delimiter == "":
             note(f"{path}.delimiter", "must not be empty")
@@ -61,10 +68,18 @@ def check_features(
 def column_key(name: str, feature: FeatureConfig) -> str | None:
     """Return the data column that a feature reads; None if it reads other features."""
     if isinstance(
-        feature, NumericConfig | VocabularyConfig | HashedConfig | IdentityConfig
+        feature,
+        NumericConfig | DateConfig | VocabularyConfig | HashedConfig | IdentityConfig,
     ):
         return feature.column or name
     return None
+
+
+def _check_strip(feature: Any, path: str, note: Note) -> None:
+    if is_sequence(feature):
+        note(path, "is not for sequences; remove it")
+    elif kind_of(feature) != "text":
+        note(path, "is for words, and these are whole numbers; remove it")
 
 
 def is_sequence(feature: FeatureConfig) -> bool:
@@ -189,10 +204,15 @@ def _check_crossed(
         part = known_feature(key, features, here, note)
         if isinstance(part, NumericConfig | PiecewiseLinearConfig | PeriodicConfig):
             note(here, f"{key!r} is {part.type}; cross a bucketized feature of it")
+        elif isinstance(part, DateConfig):
+            note(here, f"{key!r} is a date, which cannot be crossed")
         elif isinstance(part, CrossedConfig):
             note(here, f"{key!r} is a cross itself; list its keys instead")
         elif isinstance(part, WeightedConfig):
             note(here, f"{key!r} is weighted; cross {part.source!r} instead")
+        elif isinstance(part, HashedConfig) and part.strip is True:
+            text = f"{key!r} has `strip`, but a cross hashes the text as it is"
+            note(here, f"{text}; cross a vocabulary feature, or remove strip")
         elif part is not None and is_sequence(part):
             note(here, f"{key!r} is a sequence, which cannot be crossed")
         if key in seen:
@@ -209,6 +229,11 @@ def _check_numeric(
             if getattr(feature, key) is not None:
                 text = "conflicts with normalizer_fn; keep one of the two"
                 note(f"{path}.{key}", text)
+    if isinstance(feature.text, str):
+        if feature.sequence is True:
+            note(f"{path}.text", "is not for sequences; remove it")
+        if feature.delimiter is not None or math.prod(feature.shape) != 1:
+            note(f"{path}.text", "needs one number in a row; remove shape or text")
     given = feature.normalize
     if (
         isinstance(given, GivenRange)
@@ -218,6 +243,23 @@ def _check_numeric(
     ):
         text = f"must be > min ({given.min:g}), got {given.max:g}"
         note(f"{path}.normalize.max", text)
+
+
+def _check_date(
+    feature: DateConfig, features: FeatureConfigs, path: str, note: Note
+) -> None:
+    seen: set[str] = set()
+    for i, part in enumerate(feature.parts):
+        if part in seen:
+            note(f"{path}.parts.{i}", f"{part!r} is listed twice")
+        if not is_broken(part):
+            seen.add(part)
+    if isinstance(feature.since, str):
+        try:
+            datetime.date.fromisoformat(feature.since)
+        except ValueError:
+            text = f"expected a date such as 2024-05-01, got {feature.since!r}"
+            note(f"{path}.since", text)
 
 
 def _check_weighted(
@@ -232,6 +274,7 @@ def _check_weighted(
 
 _FEATURE_CHECKS: dict[type, Callable[[Any, FeatureConfigs, str, Note], None]] = {
     NumericConfig: _check_numeric,
+    DateConfig: _check_date,
     VocabularyConfig: _check_vocabulary,
     IdentityConfig: _check_identity,
     BucketizedConfig: _check_bucketized,

@@ -10,7 +10,9 @@ with it when it is loaded. The rules are plain:
 - A number is scaled for the deep part, and cut at its deciles for the linear part.
 - A whole number with few small values is a category.
 - Text is a vocabulary of the words in the data, or hashed if there are too many.
-- Columns that cannot help are left out: constants, dates, numbered rows, free text.
+- Whole numbers that name things, such as shops, are categories as well.
+- A date gives parts: year, month, weekday, days since the first.
+- Columns that cannot help are left out: constants, numbered rows, free text.
 - Columns that give the label away are left out; see `leaks`.
 - The task follows from the label: two values are binary, a few are classes, other
   numbers are a regression.
@@ -22,40 +24,23 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from estimax.config.infer_features import InferredFeature, features_of, useless
 from estimax.config.leaks import find_leaks
 from estimax.config.profile import ColumnProfile, TableProfile
 from estimax.core.errors import ConfigError, LabelError, did_you_mean
 
 _MOST_CLASSES = 100
 _MOST_INT_CLASSES = 20  # whole numbers with more values are a regression
-_MOST_WORDS = 10_000  # of a vocabulary; a column with more is hashed
-_MOST_IDS = 24  # values of a whole number that is a category
 _SHUFFLED_VALUES = 64_000_000  # in the shuffle buffer, about 500 MB
 _SMALL_ROWS = 2_000  # a table with fewer is small: fewer units, smaller steps
-_FEW_WORDS = 8  # one-hot encoded instead of embedded
-_LONG_TAIL = 3.0  # skew from which the logarithm is taken
 _LABEL_NAMES = (
     *("label", "labels", "target", "class", "y", "outcome", "response", "output"),
     *("is_fraud", "clicked", "click", "churn", "churned", "survived", "converted"),
     *("income", "species", "diagnosis", "price", "quality", "late", "default"),
 )
-# Numbers with these names are codes, whose order and distance mean nothing.
-_CODE_NAME = re.compile(r"(^|[_ .])(zip|(zip|post|postal)[_ ]?code|plz)$", re.I)
-_ID_NAME = re.compile(r"(^|[_ .])(id|uuid|guid|index|row|rownum|rowid|key)$", re.I)
-
-
-@dataclass(frozen=True)
-class InferredFeature:
-    """A feature, and the parts of the model that use it."""
-
-    name: str
-    section: Mapping[str, Any]  # as in a run file
-    remark: str
-    deep: Literal["numeric", "indicator", "embedding"] | None = None
-    is_wide: bool = False
-    words: int = 0
+_WEIGHT_NAME = re.compile(r"(^|[_ .])(weights?|wgt|wt|fnlwgt)$", re.I)
 
 
 @dataclass(frozen=True)
@@ -66,6 +51,15 @@ class InferredTask:
     vocabulary: tuple[str, ...] | None
     metric: str
     remark: str
+
+
+@dataclass(frozen=True)
+class TimeOrder:
+    """A column of dates by which rows may be split."""
+
+    column: str
+    is_used: bool  # whether the parts are split by it
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -81,6 +75,8 @@ class Inferred:
     format: str
     train_rows: int
     leaks: tuple[str, ...] = ()  # skipped columns that alone predict the label
+    weight: str | None = None  # a column that looks like the weight of each row
+    time: TimeOrder | None = None  # a date column, if there is one
 
     @property
     def batch_size(self) -> int:
@@ -179,6 +175,9 @@ def infer(
             f"{', '.join(table.names)}."
         )
     task = _task(table.column(label), table.path)
+    looks_like_weight = None
+    if weight is None:
+        looks_like_weight = _guess_weight(table, {label, *drop, *keep})
     features: list[InferredFeature] = []
     skipped: list[tuple[str, str]] = []
     taken: set[str] = set()
@@ -188,12 +187,16 @@ def infer(
     for column in table.columns:
         if column.name in (label, weight):
             continue
-        reason = "was dropped" if column.name in drop else _useless(column)
+        if column.name == looks_like_weight:
+            skipped.append((column.name, "looks like the weight of each row"))
+            continue
+        reason = "was dropped" if column.name in drop else useless(column)
         reason = reason or leaks.get(column.name)
         if reason is not None:
             skipped.append((column.name, reason))
             continue
-        features += _features(column, taken, is_csv=table.format == "csv")
+        features += features_of(column, taken, is_csv=table.format == "csv")
+    features = _without_reason(features, skipped)
     if not features:
         raise ConfigError(
             f"{table.path}: no column besides {label!r} can be a feature: "
@@ -212,7 +215,61 @@ def infer(
         table.format,
         rows,
         tuple(name for name, _ in skipped if name in leaks),
+        looks_like_weight,
+        _time_order(table, {name for name, _ in skipped}),
     )
+
+
+def _guess_weight(table: TableProfile, taken: Collection[str]) -> str | None:
+    """Return the column that is probably the weight of each row, by its name."""
+    for column in table.columns:
+        if (
+            column.name not in taken
+            and _WEIGHT_NAME.search(column.name)
+            and _NO_WEIGHT.search(column.name) is None
+            and column.kind != "text"
+            and not column.missing
+            and column.low >= 0
+            and column.distinct > _FEW_WEIGHTS
+        ):
+            return column.name
+    return None
+
+
+_FEW_WEIGHTS = 24  # a column with fewer values is a category
+
+# Only names that say so: `weight` alone may be that of a person or a parcel.
+_NO_WEIGHT = re.compile(r"^weights?$", re.I)
+
+
+def _time_order(table: TableProfile, skipped: Collection[str]) -> TimeOrder | None:
+    """Return the first column of dates by which rows can be split."""
+    for column in table.columns:
+        dates = column.dates
+        if dates is None or column.name in skipped:
+            continue
+        if column.missing:
+            return TimeOrder(column.name, False, "has missing dates")
+        if not dates.sorts_as_text:
+            text = f"is written as {dates.format}, which does not sort as text"
+            return TimeOrder(column.name, False, text)
+        if column.distinct < _LEAST_DATES:
+            return TimeOrder(column.name, False, f"has {column.distinct} dates only")
+        if dates.order is None:
+            return TimeOrder(column.name, False, "does not order the rows of the file")
+        return TimeOrder(column.name, True, "orders the rows of the file")
+    return None
+
+
+_LEAST_DATES = 20  # different dates, for parts by time
+
+
+def _without_reason(
+    features: list[InferredFeature], skipped: list[tuple[str, str]]
+) -> list[InferredFeature]:
+    """Move columns that no feature can read to the columns that are left out."""
+    skipped += [(f.name, f.remark) for f in features if not f.section]
+    return [f for f in features if f.section]
 
 
 def _leaks(
@@ -224,12 +281,16 @@ def _leaks(
     """Return the columns that alone predict the label, each with the reason."""
     if table.sample is None:
         return {}
-    columns = [column for column in columns if _useless(column) is None]
+    columns = [column for column in columns if useless(column) is None]
     return find_leaks(
         table.sample,
         label,
         [column.name for column in columns],
-        numeric={column.name for column in columns if column.kind != "text"},
+        numeric={
+            column.name
+            for column in columns
+            if column.kind != "text" and column.text_style is None
+        },
         is_regression=task.head["type"] == "regression",
     )
 
@@ -252,8 +313,20 @@ def guess_label(table: TableProfile) -> str:
 
 def _task(column: ColumnProfile, path: str) -> InferredTask:
     where = f"{path}: the label {column.name!r}"
+    if column.present == 0:
+        raise LabelError(f"{where} has no value in any row.")
     if column.distinct < 2:
         raise LabelError(f"{where} has the same value in every row.")
+    if column.infinite:
+        raise LabelError(
+            f"{where} is infinite in {column.infinite:,} rows; correct or remove them."
+        )
+    if column.text_style is not None or column.is_date:
+        kind = "dates" if column.is_date else "numbers written as text"
+        raise LabelError(
+            f"{where} has {kind}, such as {column.words[0][0]!r}. A label is a plain "
+            "number or a word: convert the column, or choose another with --label."
+        )
     words = tuple(sorted(word for word, _ in column.words))
     share = column.words[0][1] / column.present
     most = f"most frequent is {column.words[0][0]!r}, {share:.1%}"
@@ -286,122 +359,6 @@ def _task(column: ColumnProfile, path: str) -> InferredTask:
 def _in_order(column: ColumnProfile) -> tuple[str, ...]:
     words = [word for word, _ in column.words]
     return tuple(sorted(words, key=float if column.kind == "int" else str))
-
-
-def _useless(column: ColumnProfile) -> str | None:
-    """Return why a column is left out; None if it is a feature."""
-    if not column.name.strip():
-        return "has no name"
-    if column.present == 0:
-        return "has no values"
-    if column.distinct == 1:
-        return f"is {column.words[0][0]!r} in every row"
-    if column.is_date:
-        return "holds dates; derive numbers such as month or weekday from them"
-    is_unique = column.distinct == column.present and column.rows > 20
-    is_id = column.is_rising or _ID_NAME.search(column.name)
-    if column.kind == "int" and is_unique and is_id:
-        return "numbers the rows"
-    if column.kind == "text":
-        many = column.distinct > 0.5 * column.present and column.rows > 20
-        return "is different in most rows: a name or free text" if many else None
-    return None
-
-
-def _features(
-    column: ColumnProfile, taken: set[str], *, is_csv: bool
-) -> list[InferredFeature]:
-    is_code = column.kind == "int" and _CODE_NAME.search(column.name)
-    if column.kind == "text" or (is_code and is_csv):
-        return [_words_feature(column, taken)]
-    name = _name(column.name, taken)
-    key = _column_key(name, column)
-    remark = f"{column.low:g} to {column.high:g}"
-    if _is_category(column):
-        # One-hot encoded, so that a value that is not listed counts for nothing.
-        values = sorted(int(word) for word, _ in column.words)
-        listed = {"type": "vocabulary", **key, "list": values}
-        remark += f", {column.distinct} different values"
-        remark += _missing(column)
-        return [InferredFeature(name, listed, remark, "indicator", True)]
-    section: dict[str, Any] = {"type": "numeric", **key}
-    if column.missing:
-        section["default"] = "mean"
-        remark += _missing(column)
-    if column.low >= 0 and column.skew > _LONG_TAIL and column.distinct > 2:
-        section["transform"] = "log1p"
-        remark += ", long tail"
-    section["normalize"] = "zscore"
-    if column.distinct == 2 or not column.quantiles:
-        return [InferredFeature(name, section, remark, "numeric", True)]
-    edges = [_short(edge) for edge in column.quantiles]
-    cut = {"type": "bucketized", "source": name, "boundaries": edges}
-    return [
-        InferredFeature(name, section, remark, "numeric"),
-        InferredFeature(_name(f"{name}_buckets", taken), cut, "deciles", None, True),
-    ]
-
-
-def _missing(column: ColumnProfile) -> str:
-    share = column.missing / column.rows
-    return f", {share:.1%} missing" if column.missing else ""
-
-
-def _short(edge: float) -> float | int:
-    """Return a whole number as an int, which is shorter in a run file."""
-    return int(edge) if edge.is_integer() else edge
-
-
-def _is_category(column: ColumnProfile) -> bool:
-    """Return whether a whole number has few values, all of them small."""
-    return (
-        column.kind == "int"
-        and abs(column.low) < 4 * _MOST_IDS
-        and abs(column.high) < 4 * _MOST_IDS
-        and 2 < column.distinct <= _MOST_IDS
-        and column.present >= 20 * column.distinct
-    )
-
-
-def _words_feature(column: ColumnProfile, taken: set[str]) -> InferredFeature:
-    name = _name(column.name, taken)
-    key = _column_key(name, column)
-    listed = ", ".join(word for word, _ in column.words[:3])
-    remark = f"{column.distinct:,} words: {listed}"
-    if column.distinct > 3:
-        remark += ", …"
-    remark += _missing(column)
-    if column.distinct > _MOST_WORDS:
-        buckets = 2 ** math.ceil(math.log2(column.distinct))
-        section: dict[str, Any] = {"type": "hashed", **key, "buckets": buckets}
-        return InferredFeature(name, section, remark, "embedding", True, buckets)
-    # A word of a few rows would be learned by heart; such words share one id.
-    enough = min(20, column.rows // 1_000)
-    is_cut = 1 < enough <= column.words[0][1]
-    section = {
-        "type": "vocabulary",
-        **key,
-        "from_data": {"min_count": enough} if is_cut else {},
-        **({"oov_buckets": 1} if is_cut else {}),
-    }
-    is_few = column.distinct <= _FEW_WORDS
-    deep: Literal["indicator", "embedding"] = "indicator" if is_few else "embedding"
-    return InferredFeature(name, section, remark, deep, True, column.distinct)
-
-
-def _name(column: str, taken: set[str]) -> str:
-    """Return a feature name of letters, digits and underscores that is not taken."""
-    plain = re.sub(r"\W+", "_", column).strip("_") or "column"
-    plain = plain[:100]
-    name, number = plain, 2
-    while name in taken:
-        name, number = f"{plain}_{number}", number + 1
-    taken.add(name)
-    return name
-
-
-def _column_key(name: str, column: ColumnProfile) -> dict[str, str]:
-    return {} if name == column.name else {"column": column.name}
 
 
 def model_of(

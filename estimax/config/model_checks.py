@@ -13,6 +13,7 @@ from estimax.config.columns import heads_of
 from estimax.config.decode import is_broken
 from estimax.config.feature_checks import (
     CATEGORICAL,
+    DENSE,
     ENCODED,
     FeatureConfigs,
     Note,
@@ -272,7 +273,7 @@ def _check_kind(
     note: Note,
     wants_sequence: bool,
 ) -> None:
-    if use == "numeric" and not isinstance(feature, (NumericConfig, *ENCODED)):
+    if use == "numeric" and not isinstance(feature, (*DENSE, *ENCODED)):
         text = f"{name!r} is {feature.type}; put it under embedding or indicator"
         note(path, text)
     elif use in ("embedding", "indicator") and not isinstance(feature, CATEGORICAL):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import math
 import re
 import shutil
 import tempfile
@@ -22,6 +23,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from estimax.config.profile_text import (
+    DateProfile,
+    describe_dates,
+    parse_dates,
+    parse_text_numbers,
+)
 from estimax.core.errors import InputError, MissingFileError
 
 if TYPE_CHECKING:  # loads pyarrow
@@ -35,7 +42,7 @@ _SAMPLE_ROWS = 10_000  # kept of a table, for questions about several columns
 _MOST_WORDS = 50  # kept of a column, most frequent first
 # Texts that other programs write for a missing value.
 NULL_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?")
-_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
+_DATE_NAME = re.compile(r"date|day|time|month", re.I)
 _PARQUET = (".parquet", ".pq")
 # What pyarrow decompresses by the suffix, and training does not.
 _OTHER_COMPRESSION = (".bz2", ".lz4", ".zst", ".br")
@@ -57,7 +64,15 @@ class ColumnProfile:
     skew: float = 0.0  # the third standardized moment
     quantiles: tuple[float, ...] = ()  # increasing, at most nine
     is_rising: bool = False  # every value is above the one before
-    is_date: bool = False
+    unevenness: float = 0.0  # std / mean of how often the values occur
+    text_style: Literal["point", "comma"] | None = None  # of numbers that are text
+    dates: DateProfile | None = None  # the values are dates
+    infinite: int = 0  # infinite numbers, which count as missing
+
+    @property
+    def is_date(self) -> bool:
+        """Whether the values are dates."""
+        return self.dates is not None
 
     @property
     def present(self) -> int:
@@ -128,6 +143,8 @@ def profile(
         for i, name in enumerate(table.column_names)
     )
     form = format_of(path)
+    if form == "csv" and has_header and names is None:
+        _check_header(path, columns)
     return TableProfile(
         path,
         form,
@@ -137,6 +154,30 @@ def profile(
         delimiter,
         _evenly_chosen(table, _SAMPLE_ROWS),
     )
+
+
+def _check_header(path: str, columns: Sequence[ColumnProfile]) -> None:
+    """Raise if the first line has the values of a row, and not names."""
+    numeric = [column for column in columns if column.kind != "text"]
+    alike = [column for column in numeric if _looks_like_a_value(column)]
+    if numeric and len(alike) == len(numeric):
+        shown = ", ".join(column.name for column in columns[:5])
+        raise InputError(
+            f"{path}, line 1: the first line looks like data; expected the names of "
+            f"the columns, found {shown}{', …' if len(columns) > 5 else ''}. Write a "
+            "line with the names at the beginning of the file. (In a run file, "
+            "`csv: {header: false, columns: [...]}` gives the names.)"
+        )
+
+
+def _looks_like_a_value(column: ColumnProfile) -> bool:
+    """Return whether a name is a number within the range of its column."""
+    try:
+        number = float(column.name.strip() or "nan")
+    except ValueError:
+        return False
+    is_missing = math.isnan(number)
+    return is_missing or column.low <= number <= column.high
 
 
 def _evenly_chosen(table: Any, most: int) -> Any:
@@ -339,21 +380,51 @@ def _column(name: str, texts: Any) -> ColumnProfile:
             sorted(shown[i] for i in np.flatnonzero(is_null) if shown[i])
         ),
     }
-    numbers = _numbers(words.filter(pa.array(~is_null))) if pairs else None
+    of_value = counts[~is_null]
+    common["unevenness"] = float(of_value.std() / of_value.mean()) if pairs else 0.0
+    known = words.filter(pa.array(~is_null))
+    numbers = _numbers(known) if pairs else None
+    style = None
+    if pairs and numbers is None:
+        read = parse_dates(known.to_pylist())
+        if read is not None:
+            of_row = codes[~is_null[codes]]
+            place = np.cumsum(~is_null) - 1
+            dates = describe_dates(*read, place[of_row])
+            return ColumnProfile(kind="text", dates=dates, **common)
+        style, parsed = parse_text_numbers(known.to_pylist())
+        if style is None:
+            return ColumnProfile(kind="text", **common)
+        numbers = ("float", parsed)
     if numbers is None:
-        dated = all(_DATE.match(word) for word, _ in pairs[:_MOST_WORDS])
-        return ColumnProfile(kind="text", is_date=bool(pairs) and dated, **common)
+        return ColumnProfile(kind="text", **common)
     kind, distinct = numbers
+    if _DATE_NAME.search(name) and kind == "int":
+        read = parse_dates(known.to_pylist(), compact=True)
+        if read is not None:
+            place = np.cumsum(~is_null) - 1
+            dates = describe_dates(*read, place[codes[~is_null[codes]]])
+            return ColumnProfile(kind="text", dates=dates, **common)
     of_code = np.full(len(words), np.nan)
     of_code[~is_null] = distinct
     values = of_code[codes][~is_null[codes]]
     finite = values[np.isfinite(values)]
     if not finite.size:
         return ColumnProfile(kind="text", **common)
+    infinite = len(values) - len(finite)
+    if infinite:
+        common["missing"] += infinite
+        own = {shown[i] for i in np.flatnonzero(np.isinf(of_code))}
+        common["null_words"] = tuple(sorted({*common["null_words"], *own}))
+        kept_words = tuple(pair for pair in pairs if pair[0] not in own)
+        common["distinct"] = len(kept_words)
+        common["words"] = kept_words[:_MOST_WORDS]
     std = float(finite.std())
     skew = float(((finite - finite.mean()) ** 3).mean()) / std**3 if std else 0.0
     return ColumnProfile(
         kind=kind,
+        text_style=style,
+        infinite=infinite,
         low=float(finite.min()),
         high=float(finite.max()),
         skew=skew,

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from estimax.config.dump import dump_flow
-from estimax.config.infer import Inferred, InferredFeature
+from estimax.config.infer import Inferred
+from estimax.config.infer_features import InferredFeature
 
 SCHEMA_FILE = "estimax-run.v1.schema.json"
 ALL = "all"  # the name of a source that is split into train and test

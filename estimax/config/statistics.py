@@ -122,9 +122,17 @@ class Request:
     def key(self) -> str:
         """Return a string that is equal for requests of the same statistics."""
         asked: dict[str, object] = {
-            "numeric": {n: [f.column, f.transform] for n, f in self.numeric.items()},
+            "numeric": {
+                n: [f.column, f.transform, *([f.text] if f.text else [])]
+                for n, f in self.numeric.items()
+            },
             "vocabulary": {
-                n: [f.column, f.from_data and asdict(f.from_data)]
+                n: [
+                    f.column,
+                    f.from_data and asdict(f.from_data),
+                    # A request without it has the key of older versions.
+                    *(["strip"] if f.strip else []),
+                ]
                 for n, f in self.vocabulary.items()
             },
         }
@@ -351,7 +359,7 @@ def collect(run: Run, request: Request) -> Statistics:
     columns = {c: k for c, k in every.items() if c in names}
     for batch in scan(run, source, columns, cuts) if columns else ():
         for name, number in request.numeric.items():
-            values = _numbers(batch[column_of(name, number)])
+            values = _numbers(batch[column_of(name, number)], number)
             raw[name] = raw[name].merge(_moments_of(values, name, None))
             found = _moments_of(values, name, number.transform)
             scaled[name] = scaled[name].merge(found)
@@ -359,10 +367,12 @@ def collect(run: Run, request: Request) -> Statistics:
             found = _moments_of(_numbers(batch[column]), column, None)
             label[column] = label[column].merge(found)
         for name, words in request.vocabulary.items():
-            _count(counts[name], batch[column_of(name, words)])
+            texts = batch[column_of(name, words)]
+            _count(counts[name], texts, strip=words.strip)
         rows += len(next(iter(batch.values())))
         for name, (of, _) in sampled.items():
-            samples[name].add(_numbers(batch[column_of(of, run.features[of])]))
+            source_of = run.features[of]
+            samples[name].add(_numbers(batch[column_of(of, source_of)], source_of))
     empty = [name for name, moments in raw.items() if moments.count == 0]
     empty += [name for name, sample in samples.items() if not sample.count]
     if empty:
@@ -416,19 +426,24 @@ def _plain(column: Any) -> Any:
     return np.array(column.tolist(), dtype=object) if is_text else column
 
 
-def _numbers(column: Any) -> Any:
+def _numbers(column: Any, feature: Any = None) -> Any:
     """Return the finite numbers of a column, those of lists in one array."""
     import numpy as np
 
+    if getattr(feature, "text", None) is not None:
+        from estimax.feature_columns.transforms import TextNumbers
+
+        column = TextNumbers("", feature.text)({"": column})
     flat = np.asarray(getattr(column, "values", column)).reshape(-1)
     return flat[np.isfinite(flat)]
 
 
-def _count(counts: Counter[str], column: Any) -> None:
+def _count(counts: Counter[str], column: Any, *, strip: bool) -> None:
     """Count the words of a column; empty text is a missing value."""
     import pyarrow as pa
 
     words = getattr(column, "values", column)
+    words = words.strip() if strip else words
     texts = pa.array(words.tolist(), pa.binary())
     for pair in texts.value_counts():
         word = pair["values"].as_py()

@@ -28,6 +28,7 @@ from estimax.core.errors import InputError
 
 # Made once: a comparison with `np.int64` would make a new dtype every time.
 _WIDE = np.dtype(np.int64)
+_IS_BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))  # by byte
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -223,6 +224,35 @@ class Strings:
     def reshape(self, shape: tuple[int, ...]) -> Strings:
         """Return a view with another shape; one size may be -1, as in NumPy."""
         return Strings(self.data, self._given, _resolve_shape(shape, self.size))
+
+    def strip(self) -> Strings:
+        r"""Return the strings without the white space of ASCII at both ends.
+
+        >>> Strings.of([" Oslo", "New York\t", "  "]).strip().tolist()
+        [b'Oslo', b'New York', b'']
+        """
+        starts, ends = self.offsets[:-1], self.offsets[1:]
+        if not len(starts) or not self._has_outer_blanks(starts, ends):
+            return self
+        first = int(starts[0])
+        is_text = ~_IS_BLANK[self.data[first : int(ends[-1])]]
+        inner = np.flatnonzero(is_text) + first
+        # The first and the last byte of each string that is not blank, by place.
+        low, high = np.searchsorted(inner, starts), np.searchsorted(inner, ends) - 1
+        lengths = np.zeros(len(starts), np.int64)
+        has_text = low <= high
+        begin = inner[low[has_text]]
+        lengths[has_text] = inner[high[has_text]] + 1 - begin
+        offsets = _offsets_of(lengths)
+        shift = np.repeat(begin - offsets[:-1][has_text], lengths[has_text])
+        return Strings(self.data[shift + np.arange(offsets[-1])], offsets, self.shape)
+
+    def _has_outer_blanks(
+        self, starts: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> bool:
+        filled = starts < ends
+        outer = (starts[filled], ends[filled] - 1)
+        return any(bool(_IS_BLANK[self.data[places]].any()) for places in outer)
 
     def tolist(self) -> list[bytes]:
         """Return every string as bytes, flat."""

@@ -259,7 +259,8 @@ def _hash_source(transform: Any) -> HashBucket | None:
     """Return how a transform hashes text, whose ids are never out of range, or None."""
     if type(transform) is not PadIds or type(transform.source) is not HashBucket:
         return None
-    return None if transform.source.is_integer else transform.source
+    source = transform.source
+    return None if source.is_integer or source.strip else source
 
 
 def _are_alike(columns: list[Any]) -> bool:

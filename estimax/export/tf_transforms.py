@@ -62,7 +62,10 @@ class TransformWriter:
             return {"": self._cast(self._matrix(tensor), tensor.dtype, _FLOAT)}
         if isinstance(transform, transforms.Vocabulary):
             tensor = features[transform.key]
-            ids = self._vocabulary(transform, tensor.node)
+            values = tensor.node
+            if transform.strip and tensor.dtype == STRING:
+                values = self._add("StringStrip", values)
+            ids = self._vocabulary(transform, values)
             return {"": self._cast(ids, _INT64, _INT32)}
         raise NoCounterpartError(type(transform).__name__)
 
@@ -98,6 +101,8 @@ class TransformWriter:
         is_text = tensor.dtype == STRING
         if not is_text:
             values = self._cast(values, tensor.dtype, _INT64)
+        elif getattr(source, "strip", False):
+            values = self._add("StringStrip", values)
         if isinstance(source, transforms.HashBucket):
             ids = self._hash(values, source.num_buckets, is_text)
         elif isinstance(source, transforms.Vocabulary):

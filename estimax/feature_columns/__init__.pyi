@@ -41,6 +41,8 @@ from estimax.feature_columns.column import SequenceColumn as SequenceColumn
 from estimax.feature_columns.column import is_categorical as is_categorical
 from estimax.feature_columns.column import is_dense as is_dense
 from estimax.feature_columns.column import is_sequence as is_sequence
+from estimax.feature_columns.dates import DateColumn as DateColumn
+from estimax.feature_columns.dates import date_column as date_column
 from estimax.feature_columns.embedding import EmbeddingColumn as EmbeddingColumn
 from estimax.feature_columns.embedding import IndicatorColumn as IndicatorColumn
 from estimax.feature_columns.embedding import embedding_column as embedding_column

@@ -98,11 +98,13 @@ class HashedCategoricalColumn(CategoricalColumn):
       key: The feature.
       hash_bucket_size: The number of ids.
       dtype: The type of the feature, by name.
+      strip: Whether white space around a word is removed.
     """
 
     key: str
     hash_bucket_size: int
     dtype: str
+    strip: bool = False
 
     @property
     def num_buckets(self) -> int:
@@ -112,11 +114,12 @@ class HashedCategoricalColumn(CategoricalColumn):
     @property
     def id_source(self) -> transforms.HashBucket:
         is_integer = self.dtype != STRING
-        return transforms.HashBucket(self.key, self.hash_bucket_size, is_integer)
+        size = self.hash_bucket_size
+        return transforms.HashBucket(self.key, size, is_integer, self.strip)
 
 
 def categorical_column_with_hash_bucket(
-    key: str, hash_bucket_size: int, dtype: Any = STRING
+    key: str, hash_bucket_size: int, dtype: Any = STRING, *, strip: bool = False
 ) -> HashedCategoricalColumn:
     """Take the hash of each value, modulo `hash_bucket_size`, as its id.
 
@@ -128,6 +131,7 @@ def categorical_column_with_hash_bucket(
       hash_bucket_size: The number of ids.
       dtype: The type of the feature: string, or an integer type. Integers are hashed
         as decimal text.
+      strip: Whether white space around a word is removed before it is hashed.
 
     Returns:
       A categorical column.
@@ -145,7 +149,8 @@ def categorical_column_with_hash_bucket(
     check_key(key, function)
     check_hash_size(hash_bucket_size, f"{function} {key!r}")
     name = _validate_dtype(dtype, f"{function} {key!r}")
-    return HashedCategoricalColumn(key, int(hash_bucket_size), name)
+    _check_strip(name, f"{function} {key!r}", strip=strip)
+    return HashedCategoricalColumn(key, int(hash_bucket_size), name, strip)
 
 
 @dataclass(frozen=True)
@@ -158,6 +163,7 @@ class VocabularyListCategoricalColumn(CategoricalColumn):
       dtype: The type of the feature, by name.
       default_value: The id of a value that is not in the list; -1 for none.
       num_oov_buckets: The number of ids for such values instead.
+      strip: Whether white space around a value is removed.
     """
 
     key: str
@@ -165,6 +171,7 @@ class VocabularyListCategoricalColumn(CategoricalColumn):
     dtype: str
     default_value: int
     num_oov_buckets: int
+    strip: bool = False
 
     @property
     def vocabulary_list(self) -> tuple[bytes | int, ...]:
@@ -178,7 +185,7 @@ class VocabularyListCategoricalColumn(CategoricalColumn):
 
     @property
     def id_source(self) -> transforms.Vocabulary:
-        rest = (self.num_oov_buckets, self.default_value)
+        rest = (self.num_oov_buckets, self.default_value, self.strip)
         return transforms.Vocabulary(self.key, self.words, *rest)
 
 
@@ -188,6 +195,8 @@ def categorical_column_with_vocabulary_list(
     dtype: Any = None,
     default_value: int = -1,
     num_oov_buckets: int = 0,
+    *,
+    strip: bool = False,
 ) -> VocabularyListCategoricalColumn:
     """Take the position of each value in a list as its id.
 
@@ -201,6 +210,7 @@ def categorical_column_with_vocabulary_list(
       default_value: The id of a value that is not in the list. With -1 it has no id.
       num_oov_buckets: The number of ids, behind the ids of the list, that such values
         get by hash instead.
+      strip: Whether white space around a value is removed before it is looked up.
 
     Returns:
       A categorical column.
@@ -231,7 +241,8 @@ def categorical_column_with_vocabulary_list(
         kind = "integers" if is_integer else "strings"
         raise FeatureError(f"{where}: dtype is {name}, but the words are {kind}.")
     listed = transforms.WordList.of(words)
-    rest = (int(default_value), int(num_oov_buckets))
+    _check_strip(name, where, strip=strip)
+    rest = (int(default_value), int(num_oov_buckets), strip)
     return VocabularyListCategoricalColumn(key, listed, name, *rest)
 
 
@@ -247,6 +258,7 @@ class VocabularyFileCategoricalColumn(CategoricalColumn):
       dtype: The type of the feature, by name.
       default_value: The id of such values if there are no such buckets; -1 for none.
       file_format: None for text, or "tfrecord_gzip".
+      strip: Whether white space around a value is removed.
     """
 
     key: str
@@ -256,6 +268,7 @@ class VocabularyFileCategoricalColumn(CategoricalColumn):
     dtype: str
     default_value: int
     file_format: str | None
+    strip: bool = False
 
     @property
     def num_buckets(self) -> int:
@@ -271,7 +284,7 @@ class VocabularyFileCategoricalColumn(CategoricalColumn):
             is_integer=self.dtype != STRING,
             is_tfrecord=_is_tfrecord(self.vocabulary_file, self.file_format),
         )
-        rest = (self.num_oov_buckets, self.default_value)
+        rest = (self.num_oov_buckets, self.default_value, self.strip)
         return transforms.Vocabulary(self.key, words, *rest)
 
 
@@ -283,6 +296,8 @@ def categorical_column_with_vocabulary_file(
     default_value: int | None = None,
     num_oov_buckets: int = 0,
     file_format: str | None = None,
+    *,
+    strip: bool = False,
 ) -> VocabularyFileCategoricalColumn:
     r"""Take the line number of each value in a file, from 0, as its id.
 
@@ -301,6 +316,7 @@ def categorical_column_with_vocabulary_file(
       num_oov_buckets: The number of ids, behind the ids of the file, that such values
         get by hash instead.
       file_format: None for text, "tfrecord_gzip" for gzipped TFRecords of words.
+      strip: Whether white space around a value is removed before it is looked up.
 
     Returns:
       A categorical column.
@@ -334,6 +350,7 @@ def categorical_column_with_vocabulary_file(
     if num_oov_buckets and default_value is not None:
         raise FeatureError(_two_ways(where))
     name = _validate_dtype(dtype, where)
+    _check_strip(name, where, strip=strip)
     path = os.fspath(vocabulary_file)
     if vocabulary_size is None:
         is_tfrecord = _is_tfrecord(path, file_format)
@@ -345,7 +362,7 @@ def categorical_column_with_vocabulary_file(
     default = -1 if default_value is None else int(default_value)
     return VocabularyFileCategoricalColumn(
         *(key, path, int(vocabulary_size), int(num_oov_buckets)),
-        *(name, default, file_format),
+        *(name, default, file_format, strip),
     )
 
 
@@ -371,6 +388,11 @@ def _validate_dtype(dtype: Any, where: str) -> str:
     if name != STRING and np.dtype(name).kind not in "iu":
         raise FeatureError(f"{where}: dtype must be string or an integer, got {name}.")
     return name
+
+
+def _check_strip(dtype: str, where: str, *, strip: bool) -> None:
+    if strip and dtype != STRING:
+        raise FeatureError(f"{where}: strip is for text, but the dtype is {dtype}.")
 
 
 def _check_words(words: list[Any], where: str) -> bool:

@@ -44,6 +44,7 @@ class NumericColumn:
       default_value: The numbers of an Example that has none, or None.
       dtype: The type of the feature, by name.
       normalizer_fn: A function applied to the numbers, or None.
+      text: How the numbers are written if they are text, or None.
     """
 
     key: str
@@ -51,6 +52,7 @@ class NumericColumn:
     default_value: Default
     dtype: str
     normalizer_fn: Callable[[Any], Any] | None
+    text: transforms.NumberFormat | None = None
 
     def __repr__(self) -> str:
         return display.format_fields(self)
@@ -68,6 +70,8 @@ class NumericColumn:
     @property
     def parse_example_spec(self) -> ParseSpec:
         """How the feature is stored in an Example."""
+        if self.text is not None:
+            return {self.key: FixedLenFeature(self.shape, STRING, "")}
         return {self.key: FixedLenFeature(self.shape, self.dtype, self.default_value)}
 
     def values(self, features: Features) -> jax.Array:
@@ -93,6 +97,10 @@ class NumericColumn:
         A `normalizer_fn` sees the raw dtype, so its integers must fit 32 bits. A
         `Scaling` gives the same result for integers and floats.
         """
+        if self.text is not None:
+            parsed = transforms.TextNumbers(self.key, self.text)
+            numbers: jax.Array = staging.stage(parsed, features)
+            return numbers
         self.declare_default(features)
         floats = isinstance(self.normalizer_fn, transforms.Scaling | None)
         if floats and staging.is_wide(features.get(self.key)):
@@ -106,6 +114,8 @@ class NumericColumn:
         Args:
           features: The features of a batch by key.
         """
+        if self.text is not None:
+            return  # an empty text is a missing number
         scaling = self.normalizer_fn
         fills = isinstance(scaling, transforms.Scaling) and scaling.fill is not None
         default = math.nan if fills else self.default_value
@@ -128,6 +138,8 @@ def numeric_column(
     default_value: Default = None,
     dtype: Any = "float32",
     normalizer_fn: Callable[[Any], Any] | None = None,
+    *,
+    text: transforms.NumberFormat | None = None,
 ) -> NumericColumn:
     """Take the numbers of a feature as they are, or normalized.
 
@@ -142,6 +154,9 @@ def numeric_column(
         when Examples are parsed.
       normalizer_fn: Applied to the feature, on the device and in its raw dtype. With
         `ex.transforms.Scaling` the column also works inside an exported cross.
+      text: The feature is text with numbers in it: "point" reads $1,302.10 and 65% (as
+        65), "comma" reads 1.302,10 and 3,25 €. An empty text is NaN, for which
+        `ex.transforms.Scaling(fill=…)` puts a number. None: the feature is numbers.
 
     Returns:
       A dense column.
@@ -167,7 +182,9 @@ def numeric_column(
             f"numeric_column {key!r}: normalizer_fn must be callable, got "
             f"{normalizer_fn!r}."
         )
-    return NumericColumn(key, checked_shape, default, name, normalizer_fn)
+    if text is not None:
+        transforms.TextNumbers(key, text)  # checks it
+    return NumericColumn(key, checked_shape, default, name, normalizer_fn, text)
 
 
 def dense_feature(features: Features, key: str) -> jax.Array:
@@ -302,7 +319,8 @@ class BucketizedColumn(CategoricalColumn):
         value = features.get(source.key)
         # A normalizer runs on the device, where an export can trace it; and a number
         # that the model computed is on the device already.
-        if source.normalizer_fn is None and staging.can_stage(value):
+        is_raw = source.normalizer_fn is None and source.text is None
+        if is_raw and staging.can_stage(value):
             source.declare_default(features)
             # Always "drop": no id can be out of range, so all uses share a transform.
             staged: Ids = staging.stage(transforms.PadIds(self.id_source), features)

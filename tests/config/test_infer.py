@@ -6,8 +6,9 @@ import random
 import pytest
 
 from estimax.config.infer import guess_label, infer
+from estimax.config.infer_features import features_of
 from estimax.config.profile import profile
-from estimax.core.errors import ConfigError, LabelError
+from estimax.core.errors import ConfigError, InputError, LabelError
 
 
 def table_of(folder, columns):
@@ -68,7 +69,7 @@ def test_features_follow_from_the_columns(tmp_path):
     assert sections["x"] == {"type": "numeric", "normalize": "zscore"}
     assert sections["x_buckets"]["type"] == "bucketized"
     assert sections["hour"] == {"type": "vocabulary", "list": list(range(10))}
-    assert sections["city"] == {"type": "vocabulary", "from_data": {}}
+    assert sections["city"] == {"type": "vocabulary", "from_data": {}, "strip": True}
     assert sections["gap"]["default"] == "mean"
     assert sections["money"]["transform"] == "log1p"
     model = found.model()
@@ -82,13 +83,11 @@ def test_columns_that_cannot_help_are_left_out_with_the_reason(tmp_path):
         row_id=lambda row: row,
         same=lambda row: "a",
         nothing=lambda row: "",
-        day=lambda row: f"2020-01-{1 + row % 28:02}",
         name=lambda row: f"person {row}",
         y=coin,
     )
     reasons = dict(found.skipped)
-    assert reasons.keys() == {"row_id", "same", "nothing", "day", "name"}
-    assert "dates" in reasons["day"]
+    assert reasons.keys() == {"row_id", "same", "nothing", "name"}
 
 
 def test_names_that_are_no_words_are_replaced(tmp_path):
@@ -171,3 +170,117 @@ def test_zip_codes_are_words(tmp_path, name):
     found = infer(table_of(tmp_path, {**columns, "y": coin}), "y")
     assert found.features[-1].section["type"] == "vocabulary"
     assert found.features[-1].section["from_data"] == {}
+
+
+def sections_of(folder, **columns):
+    return {f.name: f.section for f in inferred(folder, **columns, y=coin).features}
+
+
+def test_numbers_that_name_things_are_categories(tmp_path):
+    chance = random.Random(5)
+    found = sections_of(
+        tmp_path,
+        Store=lambda row: 1 + row % 30 if row % 7 else 1,
+        minute=lambda row: row % 40,
+        age=lambda row: round(chance.gauss(40, 12)),
+    )
+    # The last id is that of stores which training has not seen.
+    assert found["minute"]["type"] == "numeric"  # only 5 rows of each
+    assert found["age"]["type"] == "numeric"
+    rows = [dataclasses.replace(c, rows=9_000)
+            for c in table_of(tmp_path, {
+                "Store": lambda row: 1 + row % 30,
+                "minute": lambda row: row % 40,
+                "y": coin}).columns]  # fmt: skip
+    store, minute, _ = rows
+    (only,) = features_of(store, set(), is_csv=True)
+    assert only.section == {"type": "identity", "buckets": 32, "default": 31}
+    both = features_of(minute, set(), is_csv=True)
+    assert [one.name for one in both] == ["minute", "minute_number"]
+
+
+def test_small_counts_are_words_and_numbers(tmp_path):
+    found = sections_of(tmp_path, rooms=lambda row: row % 9)
+    assert found["rooms"]["type"] == "vocabulary"
+    assert found["rooms_number"] == {
+        "type": "numeric", "column": "rooms", "normalize": "zscore"}  # fmt: skip
+
+
+def test_numbers_that_are_text_are_read(tmp_path):
+    def price(row):
+        return f"${row % 97}.{row % 7}0"
+
+    found = sections_of(tmp_path, price=price, rate=lambda row: f"{row % 31}%")
+    assert found["price"]["text"] == found["rate"]["text"] == "point"
+
+
+def test_a_date_gives_the_parts_that_differ(tmp_path):
+    found = inferred(
+        tmp_path,
+        day=lambda row: "" if row % 9 == 0 else f"2020-01-{1 + row % 28:02}",
+        stamp=lambda row: f"{1 + row // 60:02}/06/2020 {row % 24}:15",
+        y=coin,
+    )
+    sections = {f.name: f.section for f in found.features}
+    assert sections["day"] == {
+        "type": "date",
+        "parts": ["weekday", "day", "days_since", "missing"],
+        "since": "2020-01-01",
+    }
+    assert sections["stamp"]["parts"] == ["month", "hour", "days_since"] or (
+        "hour" in sections["stamp"]["parts"]
+    )
+    assert found.time is not None
+    assert not found.time.is_used
+
+
+def test_rows_in_the_order_of_time_are_split_by_it(tmp_path):
+    found = inferred(
+        tmp_path, day=lambda row: f"2020-{1 + row // 20:02}-{1 + row % 20:02}", y=coin
+    )
+    assert found.time is not None
+    assert (found.time.column, found.time.is_used) == ("day", True)
+
+
+def test_one_value_or_none_is_a_feature(tmp_path):
+    found = sections_of(tmp_path, paid=lambda row: "2024-05-01" if row % 2 else "")
+    assert found["paid"] == {
+        "type": "vocabulary", "list": ["2024-05-01"], "strip": True}  # fmt: skip
+
+
+def test_a_weight_is_left_out_and_proposed(tmp_path):
+    found = inferred(tmp_path, instance_weight=lambda row: 1 + row % 77 / 7, y=coin)
+    assert found.weight == "instance_weight"
+    assert "instance_weight" in dict(found.skipped)
+
+
+def test_an_id_of_few_rows_is_left_out(tmp_path):
+    found = inferred(tmp_path, user_id=lambda row: row // 2, y=coin)
+    assert "2.0 rows for each value" in dict(found.skipped)["user_id"]
+
+
+def test_infinite_numbers_count_as_missing(tmp_path):
+    found = inferred(tmp_path, z=lambda row: "inf" if row == 3 else row / 7, y=coin)
+    assert "inf" in found.null_words
+    section = next(f.section for f in found.features if f.name == "z")
+    assert section["default"] == "mean"
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        (lambda row: "", "has no value in any row"),
+        (lambda row: "inf" if row == 1 else row / 7, "is infinite in 1 rows"),
+        (lambda row: f"${row}.50", "numbers written as text, such as"),
+    ],
+)
+def test_a_label_that_is_no_label_is_told(tmp_path, label, words):
+    with pytest.raises(LabelError, match=words):
+        inferred(tmp_path, y=label)
+
+
+def test_a_first_line_of_data_is_recognized(tmp_path):
+    rows = [f"{i},{i % 7}.5,Oslo,{i % 2}" for i in range(10, 60)]
+    (tmp_path / "t.csv").write_text("30,2.5,Oslo,1\n" + "\n".join(rows) + "\n")
+    with pytest.raises(InputError, match="line 1: the first line looks like data"):
+        profile(str(tmp_path / "t.csv"))

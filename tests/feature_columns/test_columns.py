@@ -105,5 +105,5 @@ def test_an_embedding_shows_only_what_was_given():
     city = fc.categorical_column_with_hash_bucket("city", 9)
     assert repr(fc.embedding_column(city, 4, max_norm=2.0)) == (
         "EmbeddingColumn(HashedCategoricalColumn(key='city', hash_bucket_size=9, "
-        "dtype='string'), dimension=4, max_norm=2.0)"
+        "dtype='string', strip=False), dimension=4, max_norm=2.0)"
     )

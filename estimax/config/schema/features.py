@@ -3,6 +3,7 @@
 features:
   age:         {type: numeric, default: mean, normalize: zscore}
   age_buckets: {type: bucketized, source: age, boundaries: {quantiles: 10}}
+  day:         {type: date, parts: [month, weekday, days_since]}
   city:        {type: vocabulary, from_data: {min_count: 5}, oov_buckets: 1}
   age_codes:   {type: piecewise_linear, source: age, boundaries: {bins: 24}}
   hour_waves:  {type: periodic, source: hour, periods: [24]}
@@ -27,6 +28,8 @@ from estimax.config.schema.section import (
     PositiveInt,
 )
 
+DatePart = Literal["year", "month", "weekday", "day", "hour", "days_since", "missing"]
+
 
 class FeatureSection:
     """The descriptions of keys that several features have.
@@ -40,6 +43,7 @@ class FeatureSection:
       dtype: How the column is read.
       many: Whether a row may have several values, as lists.
       buckets: Number of ids.
+      strip: Remove white space around each word, in training, bundle and server.
     """
 
 
@@ -80,6 +84,8 @@ class NumericConfig(FeatureSection):
       normalize: zscore: (x - mean) / std. minmax: (x - min) / (max - min). Both of the
         train source, or as given.
       normalizer_fn: A function of your own instead of transform and normalize.
+      text: The numbers are text with other characters. point: $1,302.10 and 65% (as
+        65). comma: 1.302,10 and 3,25 €. null: the column is numbers.
       shape: The shape of a vector; the column has lists or delimited text.
     """
 
@@ -89,10 +95,34 @@ class NumericConfig(FeatureSection):
     transform: Literal["log1p"] | None = None
     normalize: Literal["zscore", "minmax"] | GivenZScore | GivenRange | None = None
     normalizer_fn: CodeName | None = None
+    text: Literal["point", "comma"] | None = None
     shape: tuple[PositiveInt, ...] = (1,)
     delimiter: str | None = None
     sequence: bool = False
     dtype: Literal["float32", "int64"] = "float32"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DateConfig(FeatureSection):
+    """Parts of a date as numbers, scaled for networks; goes where numbers go.
+
+    Args:
+      type: A date.
+      parts: The parts to take. missing is 1 if there is no date; the others are 0 then.
+      cyclic: Whether month, weekday, day and hour are a sine and a cosine each.
+      since: The date from which year and days_since count, as YYYY-MM-DD.
+      format: How dates are written, as for Python's strptime; null: ISO 8601, such as
+        2024-05-01, 2024-05-01 13:45 or 2024-05-01T13:45:10Z.
+    """
+
+    type: Literal["date"] = "date"
+    column: str | None = None
+    parts: Annotated[tuple[DatePart, ...], Items(at_least=1)] = (
+        *("year", "month", "weekday", "day", "hour", "days_since"),
+    )
+    cyclic: bool = False
+    since: str = "1970-01-01"
+    format: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +234,7 @@ class VocabularyConfig(FeatureSection):
     oov_buckets: NonNegativeInt = 0
     default: NonNegativeInt | None = None
     dtype: Literal["string", "int64"] = "string"
+    strip: bool = False
     delimiter: str | None = None
     many: bool = False
     sequence: bool = False
@@ -221,6 +252,7 @@ class HashedConfig(FeatureSection):
     column: str | None = None
     buckets: PositiveInt
     dtype: Literal["string", "int64"] = "string"
+    strip: bool = False
     delimiter: str | None = None
     many: bool = False
     sequence: bool = False
@@ -278,6 +310,7 @@ class WeightedConfig(FeatureSection):
 
 FeatureConfig = (
     NumericConfig
+    | DateConfig
     | BucketizedConfig
     | PiecewiseLinearConfig
     | PeriodicConfig

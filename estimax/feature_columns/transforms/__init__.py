@@ -27,6 +27,12 @@ from estimax.feature_columns.transforms.sequence import (
     SequenceNumbers,
 )
 from estimax.feature_columns.transforms.serialize import from_json, to_json
+from estimax.feature_columns.transforms.texts import (
+    DatePart,
+    DateParts,
+    NumberFormat,
+    TextNumbers,
+)
 from estimax.feature_columns.transforms.transform import (
     IdSource,
     PadIds,
@@ -46,10 +52,13 @@ __all__ = [
     "TIME_AXIS",
     "Bucketize",
     "Cross",
+    "DatePart",
+    "DateParts",
     "HashBucket",
     "IdSource",
     "Identity",
     "LabelNumbers",
+    "NumberFormat",
     "Numbers",
     "PadIds",
     "RowCount",
@@ -59,6 +68,7 @@ __all__ = [
     "SequenceNumbers",
     "TableBags",
     "TableIds",
+    "TextNumbers",
     "Transform",
     "Vocabulary",
     "Weighted",

@@ -57,6 +57,7 @@ class HashBucket(IdSource):
       key: The feature.
       num_buckets: The number of ids; different values may share one.
       is_integer: Whether the feature has integers, which are hashed as decimal text.
+      strip: Whether white space around a word is removed first.
 
     Example:
       >>> source = HashBucket("city", 1000)
@@ -69,14 +70,19 @@ class HashBucket(IdSource):
     key: str
     num_buckets: int
     is_integer: bool = False
+    strip: bool = False
 
     def ids_of(self, values: FeatureValues, *, drop: bool) -> IdArray:
         if isinstance(values, Strings):
+            values = values.strip() if self.strip else values
             return hashing.hash_strings(values, self.num_buckets, drop_empty=drop)
         if exceeds_int64(values):
             # An unsigned value is never the -1 that is dropped.
             return self.ids_of(decimal_text(values), drop=False)
         return hashing.hash_integers(values, self.num_buckets, drop_minus_one=drop)
+
+    def to_json(self, bundle: BundleFormat) -> Record:
+        return _without_strip(vars(self))
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,7 @@ class Vocabulary(IdSource):
       words: The words, all strings or all integers.
       num_oov_buckets: The number of ids for values that are not in the list.
       default: The id of such values if there are no OOV buckets; -1 means none.
+      strip: Whether white space around a word is removed first.
 
     Example:
       >>> source = Vocabulary("city", WordList.of(["Rome", "Oslo"]))
@@ -106,6 +113,7 @@ class Vocabulary(IdSource):
     words: WordList
     num_oov_buckets: int = 0
     default: int = -1
+    strip: bool = False
 
     @property
     def is_integer(self) -> bool:
@@ -129,6 +137,8 @@ class Vocabulary(IdSource):
         return min(ids), max(ids)
 
     def ids_of(self, values: FeatureValues, *, drop: bool) -> IdArray:
+        if self.strip and isinstance(values, Strings):
+            values = values.strip()
         return self.words.ids_of(
             values, oov_buckets=self.num_oov_buckets, default=self.default, drop=drop
         )
@@ -149,12 +159,18 @@ class Vocabulary(IdSource):
         # The digest is in the file's name: two vocabularies of one key do not collide.
         readable = re.sub(r"[^A-Za-z0-9_.-]", "_", self.key)
         name = f"{readable}-{self.words.digest.hex()[:8]}.txt"
-        return {**vars(self), "words": write_words(self.words, bundle.assets, name)}
+        words = write_words(self.words, bundle.assets, name)
+        return {**_without_strip(vars(self)), "words": words}
 
     @classmethod
     def from_json(cls, fields: Record, bundle: BundleFormat) -> Vocabulary:
         words = read_words(fields["words"], bundle.assets)
         return cls(**{**fields, "words": words})
+
+
+def _without_strip(fields: Mapping[str, Any]) -> Record:
+    """Return the fields; without `strip` as they were before there was one."""
+    return {k: v for k, v in fields.items() if k != "strip" or v}
 
 
 @dataclass(frozen=True)

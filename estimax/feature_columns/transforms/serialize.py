@@ -30,6 +30,7 @@ from estimax.feature_columns.transforms.sequence import (
     SequenceLengths,
     SequenceNumbers,
 )
+from estimax.feature_columns.transforms.texts import DateParts, TextNumbers
 from estimax.feature_columns.transforms.transform import (
     IdSource,
     OutOfRange,
@@ -44,6 +45,7 @@ _CLASSES: dict[str, type[Transform] | type[IdSource]] = {
     for each in (
         Bucketize,
         Cross,
+        DateParts,
         HashBucket,
         Identity,
         LabelNumbers,
@@ -55,6 +57,7 @@ _CLASSES: dict[str, type[Transform] | type[IdSource]] = {
         SequenceNumbers,
         TableBags,
         TableIds,
+        TextNumbers,
         Vocabulary,
         Weighted,
     )
@@ -156,6 +159,11 @@ def _is_count(value: Any) -> bool:
 
 
 _VALID: dict[str, Callable[[Any], bool]] = {
+    "cyclic": lambda value: isinstance(value, bool),
+    "format": lambda value: value is None or isinstance(value, str),
+    "parts": lambda value: isinstance(value, list),
+    "since": lambda value: isinstance(value, str),
+    "style": lambda value: isinstance(value, str),
     "boundaries": lambda value: isinstance(value, list) and all(map(_is_number, value)),
     "default": lambda value: value is None or _is_number(value),
     "dtype": lambda value: isinstance(value, str),
@@ -166,6 +174,7 @@ _VALID: dict[str, Callable[[Any], bool]] = {
     "num_oov_buckets": lambda value: value == 0 or _is_count(value),
     "out_of_range": lambda value: value in get_args(OutOfRange),
     "rounded": lambda value: isinstance(value, bool),
+    "strip": lambda value: isinstance(value, bool),
     "tells_missing": lambda value: isinstance(value, bool),
     "weight_key": lambda value: value is None or isinstance(value, str),
     "width": _is_count,
