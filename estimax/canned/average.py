@@ -33,8 +33,8 @@ from estimax import checkpoints, heads
 from estimax.canned import defaults
 from estimax.canned.member_predictions import average_logits, logits_of
 from estimax.canned.per_head import separate_trace
-from estimax.checkpoints.state_names import is_slot
-from estimax.core.errors import SpecError
+from estimax.checkpoints.state_names import STEP, is_slot
+from estimax.core.errors import MissingFileError, SpecError
 from estimax.core.spec import EstimatorSpec, ModeKeys
 from estimax.estimator import (
     Estimator,
@@ -171,6 +171,27 @@ class AverageEstimator(Estimator):
         path = self._loader.checkpoint(None)
         found = checkpoints.read_manifest(path).extra["weights"]
         return {name: float(found.get(name, 0.0)) for name in self._members}
+
+    def member_checkpoint(self, name: str) -> str:
+        """Return the checkpoint of a member that is averaged, to evaluate it alone.
+
+        Args:
+          name: The name of the member.
+
+        Returns:
+          A path for `checkpoint_path` of the member's `evaluate`, `predict` and
+          `export_saved_model`. It has no optimizer state.
+
+        Raises:
+          MissingFileError: The member has not been trained.
+        """
+        path = checkpoints.latest(self._kept(name)) if name in self._members else None
+        if path is None:
+            raise MissingFileError(
+                f"AverageEstimator: member {name!r} has no checkpoint in "
+                f"{self.model_dir!r}; the members are {', '.join(self._members)}."
+            )
+        return str(path)
 
     def train(
         self,
@@ -331,8 +352,9 @@ class AverageEstimator(Estimator):
                     "out rows has a loss; were there any rows?"
                 )
             steps[name] = saved.step
-            arrays |= {f"{name}/{key}": value for key, value in saved.arrays.items()}
-        return {**arrays, "global_step": np.int32(max(steps.values()))}, steps
+            found = {k: v for k, v in saved.arrays.items() if k != STEP}
+            arrays |= {f"{name}/{key}": value for key, value in found.items()}
+        return {**arrays, STEP: np.int32(max(steps.values()))}, steps
 
     def _choose_weights(self, path: str) -> dict[str, float]:
         """Return the weights whose average has the smallest loss on held-out rows."""
@@ -434,7 +456,7 @@ def keep_variables(
     """Copy the variables of a checkpoint, in place of those in the folder."""
     saved = checkpoints.read(path)
     arrays = checkpoints.with_averages(saved.arrays) if averages else saved.arrays
-    kept = {name: value for name, value in arrays.items() if not is_slot(name)}
+    kept = {n: v for n, v in arrays.items() if n == STEP or not is_slot(n)}
     before = checkpoints.all_checkpoints(folder)
     written = checkpoints.path_of(folder, saved.step)
     checkpoints.write(written, kept, saved.step, dict(extra))

@@ -101,12 +101,14 @@ def trained(folder):
     return average(folder).train(rows_of(TRAIN, repeat=True), max_steps=40)
 
 
-def test_an_average_is_the_weighted_mean_of_its_members(trained, folder):
+def test_an_average_is_the_weighted_mean_of_its_members(trained):
     weights = trained.member_weights
     assert sum(weights.values()) == pytest.approx(1.0)
     wanted = sum(
         weights[name]
-        * probabilities(member, TEST[0], checkpoint_path=best_of(folder, name))
+        * probabilities(
+            member, TEST[0], checkpoint_path=trained.member_checkpoint(name)
+        )
         for name, member in trained.members.items()
     )
     found = probabilities(trained, TEST[0])
@@ -115,10 +117,12 @@ def test_an_average_is_the_weighted_mean_of_its_members(trained, folder):
     assert loss == pytest.approx(log_loss(wanted, TEST[1]), rel=1e-5)
 
 
-def test_the_weights_are_best_on_the_held_out_rows(trained, folder):
+def test_the_weights_are_best_on_the_held_out_rows(trained):
     shares = np.stack(
         [
-            probabilities(member, HELD[0], checkpoint_path=best_of(folder, name))
+            probabilities(
+                member, HELD[0], checkpoint_path=trained.member_checkpoint(name)
+            )
             for name, member in trained.members.items()
         ]
     )
@@ -127,11 +131,6 @@ def test_the_weights_are_best_on_the_held_out_rows(trained, folder):
         for weights in weight_candidates(3)
     }
     assert tuple(trained.member_weights.values()) == min(losses, key=losses.get)
-
-
-def best_of(folder, name):
-    (kept,) = (folder / "average/average" / name).glob("model.ckpt-*")
-    return str(folder / name / kept.name)
 
 
 def test_a_useless_member_is_removed(trained, tmp_path):
