@@ -38,7 +38,8 @@ from estimax.staging import variables
 # A table above this size is updated by row: momentum and decay then skip the rows that
 # a batch does not have, and a step costs the same for any size.
 _LARGE_TABLE = 20_000
-_LINEAR_SPEED = 5.0
+# The linear part learns faster than the network, and decays less.
+_LINEAR_RATE, _LINEAR_DECAY = 5.0, 0.1
 
 
 class TabularSizes(NamedTuple):
@@ -85,8 +86,8 @@ class TabularEstimator(Estimator):
     - A categorical column of up to 16 ids is one-hot, a larger one an embedding whose
       width is the square root of the number of ids, at most 32. A flag marks rows
       without a value.
-    - A linear layer, whose logits are added to those of the network. It starts at 0
-      and learns 5 times as fast, so a small table gets about the linear model.
+    - A linear layer, whose logits are added to those of the network. It starts at 0,
+      so a small table gets about the linear model.
     - Hidden layers with relu and dropout: two of 64 units and dropout 0.5 for less than
       2,000 `train_rows`, of 128 units and 0.3 for less than 10,000 or 0.15 for less
       than 200,000, and of 256 units and 0.1 above.
@@ -97,7 +98,7 @@ class TabularEstimator(Estimator):
     - `AdamW` with a warmup of up to 100 steps to a learning rate of 0.002, a cosine
       decay to 0 if `train_steps` is given, and gradients clipped to a norm of 1. Its
       weight decay is 1 for less than 2,000 rows, 0.3 for less than 10,000 and 0.1
-      above.
+      above. The linear layer has 5 times the learning rate and a tenth of the decay.
 
     Args:
       head: What the model is trained for; sets the width of the logits, the loss and
@@ -324,9 +325,7 @@ class LinearPath(nn.Module):
         zeros = nn.initializers.zeros
         kernel = self.param("kernel", zeros, (net.shape[-1], self.units))
         bias = self.param("bias", zeros, (self.units,))
-        # Adam moves each weight by about the learning rate: the factor lets this part
-        # learn faster than the network, with one optimizer for both.
-        logits: jax.Array = _LINEAR_SPEED * (net @ kernel + bias)
+        logits: jax.Array = net @ kernel + bias
         return logits
 
 
@@ -385,20 +384,28 @@ def _small_uniform(size: int) -> Any:
 
 def _default_optimizer(
     sizes: TabularSizes, train_steps: int | None
-) -> optimizers.Optimizer:
+) -> optimizers.TrainOp:
     """Return AdamW with a warmup, and a decay to 0 if the steps are known."""
-    peak = sizes.learning_rate
+
+    def adamw(speed: float, decay: float) -> optimizers.Optimizer:
+        rate = _schedule(speed * sizes.learning_rate, train_steps)
+        decay *= sizes.weight_decay
+        return optimizers.AdamW(rate, weight_decay=decay, global_clipnorm=1.0)
+
+    linear = "tabular/linear/"
+    return optimizers.group(
+        optimizers.minimize(adamw(_LINEAR_RATE, _LINEAR_DECAY), var_list=linear),
+        optimizers.minimize(adamw(1.0, 1.0), var_list=f"(?!{linear})"),
+    )
+
+
+def _schedule(peak: float, train_steps: int | None) -> Any:
     if train_steps is None:
-        rate = optimizers.linear_warmup(peak, 100)
-    else:
-        warmup = max(1, min(100, train_steps // 20))
-        rate = optimizers.cosine_decay(
-            0.0,
-            max(1, train_steps - warmup),
-            warmup_target=peak,
-            warmup_steps=warmup,
-        )
-    return optimizers.AdamW(rate, weight_decay=sizes.weight_decay, global_clipnorm=1.0)
+        return optimizers.linear_warmup(peak, 100)
+    warmup = max(1, min(100, train_steps // 20))
+    return optimizers.cosine_decay(
+        0.0, max(1, train_steps - warmup), warmup_target=peak, warmup_steps=warmup
+    )
 
 
 class TabularClassifier(TabularEstimator):

@@ -102,7 +102,7 @@ def plain_network(model, numbers, edges):
     share = np.clip((numbers[:, None] - low) / (high - low), 0, 1)
     codes = np.concatenate([share, np.zeros((len(numbers), 1))], axis=1)
     net = np.maximum(codes @ value("codes/kernel")[0] + value("codes/bias")[0], 0)
-    linear = 5.0 * (net @ value("linear/kernel") + value("linear/bias"))[:, 0]
+    linear = (net @ value("linear/kernel") + value("linear/bias"))[:, 0]
     found = []
     for member, scale in enumerate(value("members/scale")):
         hidden = (net * scale) @ value("hiddenlayer_0/kernel")
