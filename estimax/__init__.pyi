@@ -15,6 +15,9 @@ from estimax.canned import AverageEstimator as AverageEstimator
 from estimax.canned import BaselineClassifier as BaselineClassifier
 from estimax.canned import BaselineEstimator as BaselineEstimator
 from estimax.canned import BaselineRegressor as BaselineRegressor
+from estimax.canned import BoostedTreesClassifier as BoostedTreesClassifier
+from estimax.canned import BoostedTreesEstimator as BoostedTreesEstimator
+from estimax.canned import BoostedTreesRegressor as BoostedTreesRegressor
 from estimax.canned import DCNClassifier as DCNClassifier
 from estimax.canned import DeepFMClassifier as DeepFMClassifier
 from estimax.canned import DINClassifier as DINClassifier
@@ -33,6 +36,9 @@ from estimax.canned import MMoEEstimator as MMoEEstimator
 from estimax.canned import PerHeadEstimator as PerHeadEstimator
 from estimax.canned import RNNClassifier as RNNClassifier
 from estimax.canned import RNNEstimator as RNNEstimator
+from estimax.canned import RandomForestClassifier as RandomForestClassifier
+from estimax.canned import RandomForestEstimator as RandomForestEstimator
+from estimax.canned import RandomForestRegressor as RandomForestRegressor
 from estimax.canned import TabularClassifier as TabularClassifier
 from estimax.canned import TabularEstimator as TabularEstimator
 from estimax.canned import TabularRegressor as TabularRegressor

@@ -24,12 +24,23 @@ from estimax.canned.tabular import (
     TabularEstimator,
     TabularRegressor,
 )
+from estimax.canned.trees import (
+    BoostedTreesClassifier,
+    BoostedTreesEstimator,
+    BoostedTreesRegressor,
+    RandomForestClassifier,
+    RandomForestEstimator,
+    RandomForestRegressor,
+)
 
 __all__ = [
     "AverageEstimator",
     "BaselineClassifier",
     "BaselineEstimator",
     "BaselineRegressor",
+    "BoostedTreesClassifier",
+    "BoostedTreesEstimator",
+    "BoostedTreesRegressor",
     "DCNClassifier",
     "DINClassifier",
     "DNNClassifier",
@@ -48,6 +59,9 @@ __all__ = [
     "PerHeadEstimator",
     "RNNClassifier",
     "RNNEstimator",
+    "RandomForestClassifier",
+    "RandomForestEstimator",
+    "RandomForestRegressor",
     "TabularClassifier",
     "TabularEstimator",
     "TabularRegressor",

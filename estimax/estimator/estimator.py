@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, Never
@@ -312,7 +312,8 @@ class Estimator:
             first = arguments.first_batch(session.feed, "evaluate")
             arguments.check_ends(session.feed, steps, hooks)
             session.advise(self._advised)
-            program = self._program(session)
+            form = self._form_of(checkpoint_path)
+            program = self._program(session, form=form)
             loaded = self._loader.load(program, first, checkpoint_path)
             return self._evaluate(session, program, loaded, steps, hooks, name, report)
 
@@ -343,7 +344,7 @@ class Estimator:
         with self._open(ModeKeys.EVAL, input_fn) as session, session.debugging():
             arguments.first_batch(session.feed, "evaluate_state")
             arguments.check_ends(session.feed, steps, hooks)
-            program = self._program(session)
+            program = self._program(session, form=self._form_of_state(state))
             use_averages = self._config.use_averages
             loaded = variables_of_state(state, program, use_averages)
             return self._evaluate(session, program, loaded, steps, hooks, name)
@@ -403,7 +404,8 @@ class Estimator:
                 return
             arguments.warn_if_endless(session.feed, "predict", None, hooks)
             session.advise(self._advised)
-            program = self._program(session)
+            form = self._form_of(checkpoint_path)
+            program = self._program(session, form=form)
             loaded = self._loader.load(program, session.first_batch(), checkpoint_path)
             for predictions, forwarded in training.predict(
                 program,
@@ -522,7 +524,7 @@ class Estimator:
     ) -> export.Servable:
         example = exporting.supervised_example(receiver_fn)
         session = Session(self._config, ModeKeys.EVAL, is_eager=False)
-        program = self._program(session, example)
+        program = self._program(session, example, self._form_of(checkpoint_path))
         loaded = self._loader.load(program, example, checkpoint_path, Placement())
         return exporting.evaluation_servable(program, loaded.variables, example)
 
@@ -537,7 +539,7 @@ class Estimator:
         # Traced also where the model is debugged: an eager model is asked for every
         # feature of the data, and so would be the clients of the bundle.
         session = Session(self._config, ModeKeys.PREDICT, is_eager=False)
-        program = self._program(session, example)
+        program = self._program(session, example, self._form_of(checkpoint_path))
         loaded = self._loader.load(program, example, checkpoint_path, Placement())
         servable = exporting.servable(program, loaded.variables, example, parse)
         return servable, loaded.step
@@ -625,8 +627,23 @@ class Estimator:
             config=self._config,
         )
 
+    def _form_of(self, checkpoint_path: str | os.PathLike[str] | None) -> Hashable:
+        """Return what the program depends on besides the input, of a checkpoint.
+
+        None for most models: the shapes of their variables do not change in training.
+        A subclass whose shapes do returns them.
+        """
+        return None
+
+    def _form_of_state(self, state: TrainState) -> Hashable:
+        """Return the same as `_form_of`, of a training state in memory."""
+        return None
+
     def _program(
-        self, session: Session, batch: plans.RawBatch | None = None
+        self,
+        session: Session,
+        batch: plans.RawBatch | None = None,
+        form: Hashable = None,
     ) -> training.Program:
         """Return the program for mode, devices and structure of input, built once.
 
@@ -634,11 +651,11 @@ class Estimator:
         """
         mode, is_eager = session.mode, session.is_eager
         batch = session.first_batch() if batch is None else batch
-        key = (mode, training.structure_of(batch), is_eager, session.placement)
+        key = (mode, training.structure_of(batch), is_eager, session.placement, form)
         if key not in self._programs:
             keep_compiled_programs(self._config.compilation_cache_dir)
             with jax.disable_jit() if is_eager else nullcontext():
-                program = self._compile(session, batch)
+                program = self._compile(session, batch, form)
             # Two threads may have compiled it. Both go on with the first: XLA compiles
             # when a program is called, and then only once.
             self._programs.setdefault(key, program)
@@ -646,10 +663,16 @@ class Estimator:
             exporting.remember_example(self.model_dir, batch)
         return self._programs[key]
 
-    def _compile(self, session: Session, batch: plans.RawBatch) -> training.Program:
+    def _function_of(self, mode: Mode, form: Hashable) -> Callable[[Any, Any], Any]:
+        """Return the function of features and labels that is compiled."""
+        return lambda features, labels: self._call_model_fn(features, labels, mode)
+
+    def _compile(
+        self, session: Session, batch: plans.RawBatch, form: Hashable
+    ) -> training.Program:
         mode, precision = session.mode, self._config.precision
         recording = training.record(
-            lambda features, labels: self._call_model_fn(features, labels, mode),
+            self._function_of(mode, form),
             batch,
             mode,
             compute_dtype=None if precision == "float32" else precision,

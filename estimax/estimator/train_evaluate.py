@@ -507,10 +507,12 @@ class _Introduction(Hook):
     """Tell evaluators the context of the training, in which signals are noted.
 
     Evaluators are listeners of the hook that saves, and listeners get no context.
+    `eval_specs` tells an Estimator that stops early by itself what is evaluated.
     """
 
     def __init__(self, evaluators: Sequence[Evaluator]) -> None:
         self._evaluators = evaluators
+        self.eval_specs = [evaluator.spec for evaluator in evaluators]
 
     def begin(self, context: RunContext) -> None:
         for evaluator in self._evaluators:
