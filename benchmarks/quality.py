@@ -36,7 +36,7 @@ import numpy as np
 import pandas as pd
 
 import estimax as ex
-from estimax.config.model_choice import TableTraining, training_of
+from estimax.config.model_choice import TREES, TableTraining, training_of
 
 EXPECTED = Path(__file__).parent / "expected_quality.json"
 RESULTS = Path(__file__).parent / "results"
@@ -329,7 +329,25 @@ def _network(
     )
 
 
-MEMBERS: dict[str, Callable[..., ex.Estimator]] = {"network": _network}
+def _trees(
+    head: Any, columns: Any, training: TableTraining, rows: int, config: ex.RunConfig
+) -> ex.Estimator:
+    fc = ex.feature_columns
+    codes = [c for c in columns if isinstance(c, fc.PiecewiseLinearColumn)]
+    words = [c for c in columns if fc.is_categorical(c)]
+    return ex.BoostedTreesEstimator(
+        [*(fc.numeric_column(c.source_column.key) for c in codes), *words],
+        head=head,
+        # LightGBM stops early, so that no other checkpoint is of use.
+        config=config.replace(save_checkpoints_steps=TREES["n_trees"]),
+        **TREES,
+    )
+
+
+MEMBERS: dict[str, Callable[..., ex.Estimator]] = {
+    "trees": _trees,
+    "network": _network,
+}
 REFERENCES = {"constant": constant, "linear": linear, "LightGBM": lightgbm}
 
 

@@ -34,11 +34,11 @@ from estimax.canned import LinearEstimator as LinearEstimator
 from estimax.canned import LinearRegressor as LinearRegressor
 from estimax.canned import MMoEEstimator as MMoEEstimator
 from estimax.canned import PerHeadEstimator as PerHeadEstimator
-from estimax.canned import RNNClassifier as RNNClassifier
-from estimax.canned import RNNEstimator as RNNEstimator
 from estimax.canned import RandomForestClassifier as RandomForestClassifier
 from estimax.canned import RandomForestEstimator as RandomForestEstimator
 from estimax.canned import RandomForestRegressor as RandomForestRegressor
+from estimax.canned import RNNClassifier as RNNClassifier
+from estimax.canned import RNNEstimator as RNNEstimator
 from estimax.canned import TabularClassifier as TabularClassifier
 from estimax.canned import TabularEstimator as TabularEstimator
 from estimax.canned import TabularRegressor as TabularRegressor

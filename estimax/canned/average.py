@@ -392,9 +392,8 @@ class AverageEstimator(Estimator):
         for name in names:
             member = self._members[name]
             with variables.model_scope(name), separate_trace(name):
-                spec = member.model_fn(
-                    dict(features), None, ModeKeys.PREDICT, member.config
-                )
+                path = self.member_checkpoint(name)
+                spec = member.prediction_spec(dict(features), path)
             found.append(logits_of(self._head, spec.predictions, name))
         return jnp.stack(found, axis=1)
 
