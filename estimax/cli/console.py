@@ -59,20 +59,23 @@ def metrics_table(
     metrics: Mapping[str, object],
     title: str,
     baseline: Mapping[str, float] | None = None,
+    others: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Table:
     """Return a table of metrics, sorted by name.
 
-    `baseline` has the metrics of a constant answer, for a column of their own.
+    `baseline` has the metrics of a constant answer, for a column of their own, and
+    `others` those of other models by name.
     """
+    beside = {"baseline": baseline} if baseline else {}
+    beside |= others or {}
     table = Table(title=title, title_justify="left")
     table.add_column("metric", overflow="fold")
     table.add_column("value", justify="right", overflow="fold")
-    if baseline:
-        table.add_column("baseline", justify="right", overflow="fold")
+    for column in beside:
+        table.add_column(column, justify="right", overflow="fold")
     for name, value in sorted(metrics.items()):
-        beside = (baseline or {}).get(name)
-        row = [name, number(value), "" if beside is None else number(beside)]
-        table.add_row(*row[: len(table.columns)])
+        cells = [number(m[name]) if name in m else "" for m in beside.values()]
+        table.add_row(name, number(value), *cells)
     return table
 
 

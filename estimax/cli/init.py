@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,15 @@ from estimax.config.profile import (
     profile,
     read_texts,
 )
-from estimax.config.starter import ALL, SCHEMA_FILE, TEST_SHARE, starter_text
+from estimax.config.starter import (
+    ALL,
+    SCHEMA_FILE,
+    SHARES,
+    SHARES_WITHOUT_TEST,
+    starter_text,
+)
 from estimax.core.errors import ConfigError, MissingFileError, did_you_mean
 from estimax.storage import atomic
-
-_SEED = 42
-_PARTS = ("train", "test")
 
 
 def init(
@@ -41,12 +44,11 @@ def init(
 ) -> None:
     """Write a run file for a table.
 
-    Without `test`, the run file splits the rows. Only if labels are missing, the other
-    rows are written to a train and a test file. `drop` has columns to leave out, `keep`
+    The run file splits the rows. Only if labels are missing, the other rows are
+    written to a file of their own. `drop` has columns to leave out, `keep`
     columns to keep although they alone predict the label.
     """
     path = Path(f"{_stem(data)}.yaml") if output is None else output
-    parts = {part: path.parent / f"{_stem(data)}.{part}.csv" for part in _PARTS}
     _check_new(path, force=force)
     if test is not None and not test.is_file():
         raise MissingFileError(f"--test: there is no file {test}.")
@@ -55,17 +57,16 @@ def init(
     chosen = _label(table, label)
     _check_columns(table, chosen, drop, "--drop")
     _check_columns(table, chosen, keep, "--keep")
-    share = 1.0 if test else 1.0 - TEST_SHARE
+    share = (SHARES if test is None else SHARES_WITHOUT_TEST)["train"]
     inferred = infer(table, chosen, train_share=share, drop=drop, keep=keep)
-    if test is not None:
-        _check_labels(table, chosen)
-        files = {"train": str(data), "test": str(test)}
-    elif table.column(chosen).missing:
+    files = {ALL: str(data)}
+    if table.column(chosen).missing:
         # Rows without a label cannot be trained on, so the others are copied.
-        files = _write_parts(inferred, data, parts)
+        labelled = path.parent / f"{_stem(data)}.labelled.csv"
+        files = {ALL: _write_labelled(inferred, data, labelled)}
         inferred = dataclasses.replace(inferred, format="csv")
-    else:
-        files = {ALL: str(data)}
+    if test is not None:
+        files["test"] = str(test)
     made_by = shlex.join(
         ["estimax", "init", str(data), "--label", chosen]
         + (["--test", str(test)] if test else [])
@@ -137,20 +138,8 @@ def _check_columns(
             raise ConfigError(f"{option}: {column!r} is the label.")
 
 
-def _check_labels(table: TableProfile, label: str) -> None:
-    missing = table.column(label).missing
-    if missing:
-        raise ConfigError(
-            f"{table.path}: the label {label!r} is missing in {missing:,} rows. Remove "
-            "them, or leave --test out: then they are left out of the two new files."
-        )
-
-
-def _write_parts(
-    inferred: Inferred, data: Path, parts: Mapping[str, Path]
-) -> dict[str, str]:
-    """Write the rows with a label to a train and a test file; return their paths."""
-    import numpy as np
+def _write_labelled(inferred: Inferred, data: Path, path: Path) -> str:
+    """Write the rows with a label to a file; return its path."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -158,16 +147,12 @@ def _write_parts(
     labels = pc.utf8_trim_whitespace(rows[inferred.label])
     has_label = pc.invert(pc.is_in(labels, pa.array(NULL_WORDS)))
     dropped = rows.num_rows - pc.sum(has_label).as_py()
-    if dropped:
-        note(f"{dropped:,} rows have no label and are left out", "yellow")
     rows = rows.filter(has_label)
-    order = np.random.default_rng(_SEED).permutation(rows.num_rows)
-    is_test = order < max(1, round(rows.num_rows * TEST_SHARE))
-    for name, chosen in zip(_PARTS, (~is_test, is_test), strict=True):
-        parts[name].parent.mkdir(parents=True, exist_ok=True)
-        _write_csv(rows.filter(pa.array(chosen)), parts[name], inferred.delimiter)
-        note(f"{parts[name]}: {int(chosen.sum()):,} rows")
-    return {name: os.path.relpath(path) for name, path in parts.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write_csv(rows, path, inferred.delimiter)
+    note(f"{dropped:,} rows have no label and are left out", "yellow")
+    note(f"{path}: the {rows.num_rows:,} rows that have one")
+    return os.path.relpath(path)
 
 
 def _write_csv(rows: Any, path: Path, delimiter: str) -> None:  # pyarrow has no types

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from estimax import config
+from estimax.cli.best_checkpoint import checkpoint_of
 from estimax.cli.console import (
     emit,
     log_to,
@@ -44,13 +45,15 @@ def evaluate(
 
             log_to(notes)
             built = build(loaded)
-        steps = run.eval.steps if run.eval else None
+        section = run.test if run.test and run.test.source == name else run.eval
+        steps = section.steps if section else None
+        is_eval = source is None and run.test is None
         with locate_errors(run, [name]):
             metrics = built.estimator.evaluate(
                 built.input_fn(name),
                 steps=steps,
-                checkpoint_path=checkpoint,
-                name=evaluation_name(run) if source is None else source,
+                checkpoint_path=checkpoint_of(run, checkpoint),
+                name=evaluation_name(run) if is_eval else name,
             )
         constant = baseline(run, built.input_fn(name), steps)
         if as_json:
@@ -62,6 +65,8 @@ def evaluate(
 
 
 def _source(run: config.Run, given: str | None) -> str:
+    if given is None and run.test is not None:
+        return run.test.source
     if given is None:
         if run.eval is None:
             raise ConfigError("the run has no eval section; name a source: --source.")
@@ -105,7 +110,7 @@ def predict(
             built = build(loaded)
         batches = built.estimator.predict(
             make_predict_input_fn(loaded.run, input_files),
-            checkpoint_path=checkpoint,
+            checkpoint_path=checkpoint_of(loaded.run, checkpoint),
             yield_single_examples=False,
         )
         with open_rows(output_path, output_form) as rows:
@@ -130,7 +135,7 @@ def export(
       run: A model directory, or a run file.
       overrides: Values of --set.
       model_dir: Replaces the model directory of a run file.
-      checkpoint: The checkpoint; the latest one if None.
+      checkpoint: The checkpoint; if None, that of the best export, or the latest.
       output: The folder of versions; `export/manual` in the model directory if None.
     """
     if run.is_dir():
@@ -150,7 +155,8 @@ def export(
         log_to(notes)
         built = build(loaded)
     target = folder / "export" / "manual" if output is None else output
-    bundle = built.estimator.export_saved_model(target, checkpoint_path=checkpoint)
+    chosen = checkpoint_of(loaded.run, checkpoint)
+    bundle = built.estimator.export_saved_model(target, checkpoint_path=chosen)
     say(bundle)
     note("next, try:")
     note(f"  estimax show {shlex.quote(str(target))}", "cyan")

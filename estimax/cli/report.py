@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from estimax import config
-from estimax.cli.console import log_to, note, notes, say
+from estimax.cli.best_checkpoint import checkpoint_of
+from estimax.cli.console import log_to, note, notes, number, say
 from estimax.cli.data_errors import locate_errors
 from estimax.config.data_report import check_files
 from estimax.config.saved import config_dir, environment
@@ -83,6 +84,8 @@ MAX_ROWS = 20_000  # rows that a report looks at
 
 def _source(run: config.Run, given: str | None) -> str:
     """Return the source to look at: `given`, or the source of eval, or of train."""
+    if given is None and run.test is not None:
+        return run.test.source
     if given is None:
         return run.eval.source if run.eval is not None else run.train.source
     if given not in run.data.sources:
@@ -111,6 +114,7 @@ def _write(
         group=group,
         weight=run.data.weight,
         max_rows=max_rows,
+        checkpoint_path=checkpoint_of(run, None),
         evaluation=_evaluation(run, source),
         facts=_facts(loaded),
     )
@@ -148,12 +152,44 @@ def _facts(loaded: config.LoadedRun) -> RunFacts:
 
     saved = config_dir(loaded.run)
     about = _environment(saved / "environment.json")
+    verdict, compared = _results(loaded.run)
     return RunFacts(
+        verdict=verdict,
+        compared=compared,
         name=loaded.run.name,
         settings=_settings(loaded, saved / "origins.json"),
         environment=about,
         commands=_commands(loaded, about),
     )
+
+
+def _results(
+    run: config.Run,
+) -> tuple[list[tuple[str, str]], tuple[list[str], list[list[str]]]]:
+    """Return the verdict of the training, and its metrics beside those of others."""
+    from estimax.cli.training_results import RESULTS_FILE
+    from estimax.config.references import read_references
+
+    try:
+        saved = json.loads((config_dir(run) / RESULTS_FILE).read_bytes())
+        remarks = [(str(title), str(text)) for title, text in saved["remarks"]]
+        metrics, constant = dict(saved["metrics"]), dict(saved["baseline"])
+        source, step = saved["source"], saved["step"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return [], ([], [])
+    beside = {"a constant": constant, **read_references(run)}
+    names = [n for n in metrics if any(n in found for found in beside.values())]
+    beside = {title: found for title, found in beside.items() if found}
+    rows = [
+        [
+            n,
+            number(metrics[n]),
+            *(number(f[n]) if n in f else "" for f in beside.values()),
+        ]
+        for n in names
+    ]
+    model = f"this model on {source}" + ("" if step is None else f", step {step:,}")
+    return remarks, (["metric", model, *beside], rows)
 
 
 def _settings(loaded: config.LoadedRun, saved: Path) -> list[tuple[str, str, str]]:

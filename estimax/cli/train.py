@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,20 +19,20 @@ from typing import TYPE_CHECKING
 import typer
 
 from estimax import config
+from estimax.cli.best_checkpoint import KeepBestCheckpoint
 from estimax.cli.console import (
     EvaluationEvents,
     emit,
     log_to,
-    metrics_table,
     note,
     notes,
     output,
-    results,
     with_exporter,
 )
 from estimax.cli.data_errors import locate_errors
 from estimax.cli.report import report_after_training
 from estimax.cli.tensorboard import write_config
+from estimax.config import references
 from estimax.config.checks import sources_of
 from estimax.config.data_report import check_files
 from estimax.config.saved import claim_model_dir
@@ -88,6 +89,8 @@ def _train(
                 built = build(loaded)
             if is_first:
                 write_config(loaded, built)
+    compares = run.run.compare and is_first
+    comparison = references.start(run) if compares else None
     every = run.run.log_step_count_steps or 100
     again = _command(path, model_dir, overrides)
     try:
@@ -100,39 +103,16 @@ def _train(
         # Training itself has told what it saved.
         note(f"to resume: estimax train {again}", "cyan")
         raise typer.Exit(128 + signal.SIGINT) from None
-    _print_metrics(built, metrics, as_json=as_json)
+    finally:
+        if sys.exc_info()[0] is not None:
+            references.finish(comparison, 0)
+    from estimax.cli.training_results import print_results
+
+    print_results(built, metrics, comparison, as_json=as_json)
     if is_first:
         if with_report and run.run.report:
             report_after_training(loaded, built)
         _print_next(run, again)
-
-
-def _print_metrics(
-    built: Built, metrics: Mapping[str, Mapping[str, object]], *, as_json: bool
-) -> None:
-    """Print the metrics of the last evaluations; beside the first, a constant answer.
-
-    `metrics` has the metrics of each evaluation by name, as `_run` returns them.
-    """
-    run = built.run
-    if run.eval is None or not metrics:
-        emit("end", metrics={})
-        return
-    from estimax.config.baseline import baseline
-    from estimax.config.verdict import perfect_metric
-
-    constant = baseline(run, built.input_fn(run.eval.source), run.eval.steps)
-    first, *others = metrics
-    more = {"also": {name: metrics[name] for name in others}} if others else {}
-    emit("end", metrics=metrics[first], baseline=constant, **more)
-    if as_json:
-        return
-    for name, found in metrics.items():
-        beside = constant if name == first else {}
-        results.print(metrics_table(found, f"{run.name} on {name}", beside))
-    perfect = perfect_metric(metrics[first], constant)
-    if perfect is not None:
-        note(f"{perfect} on {first}: is the label among the features?", "yellow")
 
 
 def _run(
@@ -148,6 +128,7 @@ def _run(
     from estimax.estimator import train_and_evaluate
 
     eval_spec = with_exporter(eval_spec, EvaluationEvents())
+    eval_spec = with_exporter(eval_spec, KeepBestCheckpoint(built.run))
     metrics, _ = train_and_evaluate(built.estimator, train_spec, eval_spec)
     if isinstance(eval_spec, list) or not metrics:
         return metrics or {}
@@ -169,7 +150,8 @@ def _print_next(run: config.Run, again: str) -> None:
     exports = [f"{folder}/export/{export.name}" for export in run.export]
     found = [export for export in exports if Path(export).is_dir()]
     if found:
-        source = run.data.sources[run.eval.source if run.eval else run.train.source]
+        name = run.eval.source if run.eval else run.train.source
+        source = run.data.sources[run.test.source if run.test else name]
         lines.insert(0, f"estimax show {found[0]}")
         lines.insert(1, f"estimax run {found[0]} --input {source.files[0]}")
     if run.eval is not None:

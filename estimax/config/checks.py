@@ -183,12 +183,13 @@ def _uses(run: Run) -> Iterator[tuple[str, str]]:
     model = run.model
     if isinstance(model, AverageModelConfig) and model.held_out is not None:
         yield "model.held_out", model.held_out
-    if run.eval is None:
-        return
-    yield "eval", run.eval.source
-    if isinstance(run.eval.also, Mapping):
-        for name, one in run.eval.also.items():
-            yield f"eval.also.{name}", one.source
+    if run.eval is not None:
+        yield "eval", run.eval.source
+        if isinstance(run.eval.also, Mapping):
+            for name, one in run.eval.also.items():
+                yield f"eval.also.{name}", one.source
+    if run.test is not None and not is_broken(run.test):
+        yield "test", run.test.source
 
 
 def _check_ends(run: Run, note: Note) -> None:
@@ -198,6 +199,8 @@ def _check_ends(run: Run, note: Note) -> None:
         limits["eval"] = (run.eval.steps, "steps")
         for name, one in run.eval.also.items():
             limits[f"eval.also.{name}"] = (one.steps, "steps")
+    if run.test is not None:
+        limits["test"] = (run.test.steps, "steps")
     for path, source in _uses(run):
         steps, key = limits.get(path, (None, ""))
         # A part of a split that is evaluated is read once.

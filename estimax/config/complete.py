@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from estimax.config.infer import (
+    BEST_METRIC,
     Inferred,
     infer,
     model_of,
@@ -43,7 +44,8 @@ from estimax.core.errors import ConfigError, MissingFileError
 
 _log = logging.getLogger("estimax")
 INFERRED_FILE = "inferred.json"
-_TEST_NAMES = ("test", "eval", "valid", "validation", "dev", "holdout")
+_VALIDATION_NAMES = ("validation", "valid", "eval", "dev")
+_TEST_NAMES = ("test", "holdout")
 Plain = dict[str, Any]  # a mapping of a run file
 
 
@@ -168,10 +170,14 @@ def _choose_sections(given: Plain, name: str, source: Plain, file: str) -> Plain
                 _log.warning("%s: left out: %r %s", file, column, reason)
     _add_sources(added, inferred, data["sources"], name)
     _drop_given(added, given, source, name)
-    tests = [n for n in _TEST_NAMES if n in {**data["sources"], **parts} and n != name]
-    if tests:
-        added["eval"] = {"source": tests[0]}
-        added["export"] = [{"type": "best", "metric": inferred.task.metric}]
+    others = {n for n in {**data["sources"], **parts} if n != name}
+    validations = [n for n in _VALIDATION_NAMES if n in others]
+    tests = [n for n in _TEST_NAMES if n in others]
+    if evaluated := (validations or tests)[:1]:
+        added["eval"] = {"source": evaluated[0]}
+        added["export"] = [{"type": "best", "metric": BEST_METRIC}]
+    if validations and tests:
+        added["test"] = {"source": tests[0]}
     return {"schema": "estimax/run/v1", "seed": 42, **added}
 
 

@@ -31,6 +31,11 @@ from estimax.config.leaks import find_leaks
 from estimax.config.profile import ColumnProfile, TableProfile
 from estimax.core.errors import ConfigError, LabelError, did_you_mean
 
+# The best step and the end of training are decided by it: the log loss of classes, the
+# squared error of numbers. Accuracy and AUC move too little on few rows.
+BEST_METRIC = "average_loss"
+_EVALUATIONS = 8
+_PATIENCE = 4  # evaluations without improvement after which training ends
 _MOST_CLASSES = 100
 _MOST_INT_CLASSES = 20  # whole numbers with more values are a regression
 _SHUFFLED_VALUES = 64_000_000  # in the shuffle buffer, about 500 MB
@@ -45,11 +50,10 @@ _WEIGHT_NAME = re.compile(r"(^|[_ .])(weights?|wgt|wt|fnlwgt)$", re.I)
 
 @dataclass(frozen=True)
 class InferredTask:
-    """The head, the vocabulary and the metric that fit a label."""
+    """The head and the vocabulary that fit a label."""
 
     head: Mapping[str, Any]
     vocabulary: tuple[str, ...] | None
-    metric: str
     remark: str
 
 
@@ -92,8 +96,20 @@ class Inferred:
 
     @property
     def steps(self) -> int:
-        """The number of training steps."""
-        return math.ceil(self.epochs * self.train_rows / self.batch_size)
+        """The number of training steps: so many evaluations, as far apart."""
+        wanted = math.ceil(self.epochs * self.train_rows / self.batch_size)
+        return self.steps_between * math.ceil(wanted / self.steps_between)
+
+    @property
+    def steps_between(self) -> int:
+        """The steps between two evaluations."""
+        wanted = math.ceil(self.epochs * self.train_rows / self.batch_size)
+        return max(1, min(1_000, wanted // _EVALUATIONS))
+
+    @property
+    def early_stopping(self) -> dict[str, Any]:
+        """The section `early_stopping`."""
+        return {"metric": BEST_METRIC, "steps": _PATIENCE * self.steps_between}
 
     @property
     def shuffled_rows(self) -> int:
@@ -125,7 +141,7 @@ class Inferred:
         return source | {
             "shuffle": {"buffer_rows": self.shuffled_rows},
             "batch_size": self.batch_size,
-            "epochs": self.epochs,
+            "epochs": None,  # until train.max_steps
         }
 
     def model(self) -> dict[str, Any]:
@@ -134,9 +150,9 @@ class Inferred:
 
     def sections(self) -> dict[str, Any]:
         """Return the sections that a run file may leave out."""
-        every = max(1, min(1_000, self.steps // 5))
+        saving = {"every_steps": self.steps_between, "keep_last": 3}
         return {
-            "run": {"save_checkpoints": {"every_steps": every, "keep_last": 3}},
+            "run": {"save_checkpoints": saving, "compare": True},
             "data": self.data(),
             "features": {f.name: dict(f.section) for f in self.features},
             "model": self.model(),
@@ -334,7 +350,7 @@ def _task(column: ColumnProfile, path: str) -> InferredTask:
         numeric = column.kind != "text" and (column.low, column.high) == (0, 1)
         remark = f"two values ({', '.join(words)}); {most}"
         vocabulary = None if numeric else words
-        return InferredTask({"type": "binary"}, vocabulary, "auc", remark)
+        return InferredTask({"type": "binary"}, vocabulary, remark)
     is_few = column.distinct <= _MOST_INT_CLASSES and column.present >= (
         5 * column.distinct
     )
@@ -351,9 +367,9 @@ def _task(column: ColumnProfile, path: str) -> InferredTask:
         head = {"type": "multi_class", "classes": classes}
         remark = f"{classes} classes; {most}"
         vocabulary = None if numbered else _in_order(column)
-        return InferredTask(head, vocabulary, "accuracy", remark)
+        return InferredTask(head, vocabulary, remark)
     remark = f"numbers from {column.low:g} to {column.high:g}"
-    return InferredTask({"type": "regression"}, None, "average_loss", remark)
+    return InferredTask({"type": "regression"}, None, remark)
 
 
 def _in_order(column: ColumnProfile) -> tuple[str, ...]:

@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from estimax.config.dump import dump_flow
-from estimax.config.infer import Inferred
+from estimax.config.infer import BEST_METRIC, Inferred
 from estimax.config.infer_features import InferredFeature
 
 SCHEMA_FILE = "estimax-run.v1.schema.json"
-ALL = "all"  # the name of a source that is split into train and test
-TEST_SHARE = 0.2
+ALL = "all"  # the name of a source that is split into parts
+# The parts of the file, and of a train file beside which there is a test file.
+SHARES = {"train": 0.7, "validation": 0.15, "test": 0.15}
+SHARES_WITHOUT_TEST = {"train": 0.85, "validation": 0.15}
 _WIDTH = 88
 
 
@@ -29,7 +31,7 @@ def starter_text(
 
     Args:
       inferred: The choice to write.
-      files: The file of each source: "train" and "test", or `ALL`, to be split.
+      files: The file of each source: `ALL`, which is split, and "test" if there is one.
       name: The name of the run.
       path: The path of the run file, for the commands in its comments.
       made_by: The command that wrote it.
@@ -40,7 +42,7 @@ def starter_text(
         _data(inferred, files),
         _features(inferred),
         _model(inferred),
-        _training(inferred, has_test=bool({"test", ALL} & files.keys())),
+        _training(inferred),
     ]
     return "\n".join(parts)
 
@@ -74,6 +76,8 @@ def _run(inferred: Inferred) -> str:
             "  model_dir: runs/${name}",
             "  # The model is evaluated whenever a checkpoint is saved.",
             f"  save_checkpoints: {dump_flow(saving)}",
+            "  # Show what a linear model and LightGBM score on the same rows.",
+            "  compare: true",
             "",
         ]
     )
@@ -81,27 +85,43 @@ def _run(inferred: Inferred) -> str:
 
 def _data(inferred: Inferred, files: Mapping[str, str]) -> str:
     lines = [_rule("data"), "data:", f"  label: {dump_flow(inferred.label)}"]
+    if inferred.weight is not None:
+        column = dump_flow(inferred.weight)
+        lines += [f"  # weight: {column}  # looks like it; then metrics are weighted"]
     words = inferred.task.vocabulary
     if words is not None:
         lines += ["  # The words of the label, in the order of the classes."]
         lines += _wrap_list("  label_vocabulary: ", words)
     lines += ["  sources:"]
     for name, file in files.items():
-        is_train = name in ("train", ALL)
+        is_train = name == ALL
         source = inferred.source(for_training=is_train)
         lines += [f"    {name}:", f"      format: {source.pop('format')}"]
         lines += [f"      files: {dump_flow(file)}"]
-        if name == ALL:
-            share = {"train": round(1 - TEST_SHARE, 6), "test": TEST_SHARE}
-            lines += [
-                "      # `train` and `test` are sources then; by: hash or time, too."
-            ]
-            lines += [f"      split: {dump_flow({'parts': share, 'by': 'random'})}"]
         if is_train:
+            lines += _split(inferred, has_test="test" in files)
+
             count = f"{inferred.train_rows:,} rows: {inferred.steps:,} steps in all."
             lines += [f"      # {count}", f"      # {_shuffling(inferred)}"]
         lines += [f"      {key}: {dump_flow(value)}" for key, value in source.items()]
     return "\n".join([*lines, ""])
+
+
+def _split(inferred: Inferred, *, has_test: bool) -> list[str]:
+    shares = SHARES_WITHOUT_TEST if has_test else SHARES
+    given: dict[str, Any] = {"parts": shares, "by": "random"}
+    remark = "Each part is a source. By hash, the rows of one key stay together."
+    time = inferred.time
+    if time is not None and time.is_used:
+        given |= {"by": "time", "key": time.column}
+        remark = f"{_plain(time.column)!r} orders the rows: the last ones are held out."
+    lines = [f"      # {remark}"]
+    if time is not None and not time.is_used:
+        column = f"{_plain(time.column)!r} {_plain(time.reason)}"
+        lines += _comment(
+            f"For a model of the future, split by time; {column}.", indent="      # "
+        )
+    return [*lines, f"      split: {dump_flow(given)}"]
 
 
 def _shuffling(inferred: Inferred) -> str:
@@ -168,16 +188,19 @@ def _inputs(inputs: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _training(inferred: Inferred, *, has_test: bool) -> str:
-    lines = [_rule("training"), f"train: {{max_steps: {inferred.steps}}}"]
-    if has_test:
-        metric = inferred.task.metric
-        lines += [
-            "eval: {source: test}",
-            f"# The model with the best {metric} on the test rows, for `estimax run`.",
-            "export:",
-            f"  - {{type: best, metric: {metric}, keep: 3}}",
-        ]
+def _training(inferred: Inferred) -> str:
+    stopping = dump_flow(inferred.early_stopping)
+    lines = [
+        _rule("training"),
+        f"train: {{max_steps: {inferred.steps}}}",
+        "# The validation rows choose the step that is exported, and end the training.",
+        "eval: {source: validation}",
+        f"early_stopping: {stopping}",
+        "export:",
+        f"  - {{type: best, metric: {BEST_METRIC}, keep: 1}}",
+        "# The test rows decide nothing: their metrics are those to expect.",
+        "test: {source: test}",
+    ]
     return "\n".join([*lines, ""])
 
 

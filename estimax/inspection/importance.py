@@ -82,6 +82,7 @@ def permutation_importance(
     higher_is_better: bool | None = None,
     seed: int = 0,
     max_secs: float | None = None,
+    checkpoint_path: str | None = None,
 ) -> Importances:
     """Measure how much a trained model relies on each of its features.
 
@@ -101,6 +102,7 @@ def permutation_importance(
         the name: not for names that contain "loss", "error" or "regret".
       seed: Seed of the permutations.
       max_secs: Seconds after which no further feature is measured; None has no limit.
+      checkpoint_path: The checkpoint to measure; None is the latest.
 
     Returns:
       The importances, most important feature first. Features that `max_secs` cut off
@@ -139,7 +141,11 @@ def permutation_importance(
 
     def measure_metric(some: Mapping[str, Any]) -> float:
         rows = dataset(some, labels)
-        results = estimator.evaluate(lambda: rows.batch(batch_size), report=False)
+        results = estimator.evaluate(
+            lambda: rows.batch(batch_size),
+            report=False,
+            checkpoint_path=checkpoint_path,
+        )
         if metric not in results:
             near = did_you_mean(metric, results)
             raise SpecError(f"permutation_importance: no metric {metric!r}{near}")

@@ -1,6 +1,7 @@
 """The run file, and its sections that have no module of their own.
 
-These are `run`, `warm_start`, `train`, `eval`, `early_stopping`, `export` and `sweep`.
+These are `run`, `warm_start`, `train`, `eval`, `test`, `early_stopping`,
+`export` and `sweep`.
 The sections `data`, `features`, `model`, `optimizers` and `serving` have modules.
 """
 
@@ -136,6 +137,7 @@ ClusterConfig = Detected | JobsConfig | CoordinatedClusterConfig
         "on_config_change",
         "save_checkpoints",
         "report",
+        "compare",
         "compilation_cache",
     ),
 )
@@ -150,6 +152,9 @@ class RunSection:
         data.
       save_checkpoints: When to save checkpoints.
       report: Whether estimax train writes report.html to model_dir at its end.
+      compare: Whether estimax train shows, beside the metrics, those of a linear model
+        and (if it is installed) of LightGBM with its defaults, on the same rows. Both
+        are trained in a process of low priority meanwhile.
       compilation_cache: Where compiled programs are kept for the next start: auto (the
         user's cache directory), off, or a path.
       save_summary_steps: Steps between two summaries; 0 or None writes none.
@@ -213,6 +218,7 @@ class RunSection:
     on_config_change: Literal["fail", "warn"] = "fail"
     save_checkpoints: SaveCheckpoints = SaveCheckpoints()
     report: bool = True
+    compare: bool = False
     compilation_cache: str = "auto"
     save_summary_steps: NonNegativeInt | None = 100
     log_step_count_steps: PositiveInt | None = 100
@@ -349,6 +355,21 @@ class EvalSection(EvaluationSection):
     hooks: tuple[HookConfig, ...] = ()
     slices: Mapping[str, tuple[str | int, ...]] = field(default_factory=dict)
     also: Mapping[str, NamedEval] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestSection:
+    """An evaluation after the end of training, on rows that decided nothing.
+
+    It evaluates the checkpoint of the best export, or the last one if there is none.
+
+    Args:
+      source: A name in data.sources.
+      steps: Batches to evaluate; null evaluates the whole source.
+    """
+
+    source: str
+    steps: PositiveInt | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -514,6 +535,7 @@ class Run:
       warm_start: A model whose variables to start from.
       train: The source and when to stop.
       eval: Evaluation during training.
+      test: Evaluation after training, which decides nothing.
       early_stopping: Stop when a metric no longer improves.
       export: Bundles to write after evaluations.
       serving: How `estimax serve` serves the bundles.
@@ -534,6 +556,7 @@ class Run:
     warm_start: WarmStartSection | None = None
     train: TrainSection = TrainSection()
     eval: EvalSection | None = None
+    test: TestSection | None = None
     early_stopping: EarlyStopping | None = None
     export: tuple[Export, ...] = ()
     serving: ServingSection | None = None

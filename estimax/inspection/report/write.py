@@ -49,6 +49,9 @@ class RunFacts:
       settings: Every setting with its value and where it was set.
       environment: Versions of packages, the machine and so on, by name.
       commands: Shell commands that make the model again.
+      verdict: What is to be said about the run, first of all: titles and sentences.
+      compared: The metrics of the model and of others on the same rows: the headings
+        and the rows of a table.
 
     Example:
       >>> RunFacts(name="clicks", commands=["python train.py"]).commands
@@ -59,6 +62,8 @@ class RunFacts:
     settings: Sequence[tuple[str, str, str]] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     commands: Sequence[str] = ()
+    verdict: Sequence[tuple[str, str]] = ()
+    compared: tuple[Sequence[str], Sequence[Sequence[str]]] = ((), ())
 
 
 def write_report(
@@ -73,6 +78,7 @@ def write_report(
     importance_secs: float = 20.0,
     evaluation: str | None = None,
     facts: RunFacts | None = None,
+    checkpoint_path: str | None = None,
 ) -> Path:
     """Write a report of a trained model as one HTML file.
 
@@ -82,7 +88,7 @@ def write_report(
     the largest errors. It needs matplotlib: `pip install 'estimax[report]'`.
 
     Args:
-      estimator: A trained Estimator; its latest checkpoint is used.
+      estimator: A trained Estimator.
       input_fn: Function that returns the evaluation data; features must be a dict.
       path: The file to write; by default `report.html` in the model directory.
       train_input_fn: Function that returns the training data, of which a summary is
@@ -100,6 +106,7 @@ def write_report(
         rows of the report. None shows the metrics of any evaluation, an unnamed one
         first.
       facts: What to tell about the run itself.
+      checkpoint_path: The checkpoint to report on; None is the latest.
 
     Returns:
       The path of the report.
@@ -135,15 +142,16 @@ def write_report(
     def sample_fn() -> inputs.Dataset:
         return sample.batch(batch_size)
 
-    tasks = tasks_of(_predictions(estimator, sample_fn), labels)
-    checkpoint = estimator.latest_checkpoint()
+    checkpoint = checkpoint_path or estimator.latest_checkpoint()
+    tasks = tasks_of(_predictions(estimator, sample_fn, checkpoint), labels)
     step = 0 if checkpoint is None else checkpoints.step_of(checkpoint)
     curves = _curves(estimator.model_dir)
     count = len(rows.weights)
     name = facts.name or Path(estimator.model_dir).name
     page = Page(name, f"step {step:,} · {count:,} rows of the evaluation data")
     wanted = curves if evaluation is None else _only(curves, f"eval_{evaluation}")
-    metrics, source = _metrics(estimator, sample_fn, wanted, step)
+    metrics, source = _metrics(estimator, sample_fn, wanted, step, checkpoint)
+    _add_verdict(page, facts)
     _add_metrics(page, metrics, source, estimator)
     _add_data(page, estimator, features, train_input_fn, max_rows)
     add_learning_curves(page, curves)
@@ -153,9 +161,11 @@ def write_report(
         known = _IMPORTANCE_METRICS if len(tasks) == 1 else ("loss",)
         metric = next((name for name in known if name in metrics), "loss")
         _add_importance(
-            page, estimator, sample_fn, metric, importance_secs, list(features)
+            *(page, estimator, sample_fn, metric, importance_secs),
+            list(features),
+            checkpoint,
         )
-    _add_facts(page, facts, estimator)
+    _add_facts(page, facts, checkpoint)
     target = (
         Path(path) if path is not None else Path(estimator.model_dir, "report.html")
     )
@@ -193,8 +203,13 @@ def _rows(
     return ReportRows(numbers, shown, weights, groups, group or "")
 
 
-def _predictions(estimator: Estimator, sample_fn: InputFn) -> dict[Any, Any]:
-    parts = list(estimator.predict(sample_fn, yield_single_examples=False))
+def _predictions(
+    estimator: Estimator, sample_fn: InputFn, checkpoint: str | None
+) -> dict[Any, Any]:
+    found = estimator.predict(
+        sample_fn, checkpoint_path=checkpoint, yield_single_examples=False
+    )
+    parts = list(found)
     if not isinstance(parts[0], Mapping):
         return {}
     joined = {}
@@ -222,6 +237,7 @@ def _metrics(
     sample_fn: InputFn,
     curves: Mapping[str, Curves],
     step: int,
+    checkpoint: str | None,
 ) -> tuple[dict[str, float], str]:
     """Return the metrics of the step and where they come from."""
     for name, scalars in curves.items():
@@ -229,13 +245,24 @@ def _metrics(
         if name != "train" and at_step.get("loss") is not None:
             kept = {tag: value for tag, value in at_step.items() if value is not None}
             return kept, f"Evaluated on all data of {name}, at step {step:,}."
-    results = estimator.evaluate(sample_fn, report=False)
+    results = estimator.evaluate(sample_fn, report=False, checkpoint_path=checkpoint)
     numbers = {
         name: float(value)
         for name, value in results.items()
         if name != "global_step" and np.ndim(value) == 0
     }
     return numbers, f"Evaluated on the rows of this report, at step {step:,}."
+
+
+def _add_verdict(page: Page, facts: RunFacts) -> None:
+    headings, rows = facts.compared
+    if not facts.verdict and not rows:
+        return
+    section = page.section("Verdict")
+    for title, text in facts.verdict:
+        section.text(f"{title[:1].upper()}{title[1:]}: {text}")
+    if rows:
+        section.table(headings, rows)
 
 
 def _add_metrics(
@@ -296,6 +323,7 @@ def _add_importance(
     metric: str,
     max_secs: float,
     names: Sequence[str],
+    checkpoint: str | None,
 ) -> None:
     try:
         found = inspection.permutation_importance(
@@ -305,6 +333,7 @@ def _add_importance(
             repeats=2,
             max_examples=_IMPORTANCE_ROWS,
             max_secs=max_secs,
+            checkpoint_path=checkpoint,
         )
     except EstimaxError as error:  # such as a model that needs whole batches
         page.section("Feature importance").text(f"It could not be measured: {error}")
@@ -338,7 +367,7 @@ def _add_importance(
         )
 
 
-def _add_facts(page: Page, facts: RunFacts, estimator: Estimator) -> None:
+def _add_facts(page: Page, facts: RunFacts, checkpoint: str | None) -> None:
     if facts.settings:
         section = page.section("Config")
         given = [s for s in facts.settings if s[2] != "default"]
@@ -353,4 +382,4 @@ def _add_facts(page: Page, facts: RunFacts, estimator: Estimator) -> None:
     if facts.commands:
         section = page.section("How to reproduce")
         section.code("\n".join(facts.commands))
-        section.text(f"Checkpoint: {estimator.latest_checkpoint()}", is_dim=True)
+        section.text(f"Checkpoint: {checkpoint}", is_dim=True)
