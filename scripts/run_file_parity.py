@@ -324,6 +324,8 @@ COMMON = {
         "config": "`run`",
         "warm_start_from": "`warm_start`",
         "weight_column": "`data.weight`",
+        "n_batches_per_layer": "Python only: trees need no batches; accepted for "
+        "programs of tf.estimator",
         "compat": "Python only: defaults of tf.compat.v1; a run file has defaults of "
         "its own",
         "optimizer": "`optimizers.dnn`",
@@ -463,6 +465,14 @@ OTHERWISE = {
         "LinearRegressor": "`model: {type: linear}` with `head: {type: regression}`",
         "TabularClassifier": "`model: {type: tabular}` with a classification head",
         "TabularRegressor": "`model: {type: tabular}`, `head: {type: regression}`",
+        "BoostedTreesClassifier": "`model: {type: boosted_trees}` with a "
+        "classification head",
+        "BoostedTreesRegressor": "`model: {type: boosted_trees}`, `head: {type: "
+        "regression}`",
+        "RandomForestClassifier": "`model: {type: random_forest}` with a "
+        "classification head",
+        "RandomForestRegressor": "`model: {type: random_forest}`, `head: {type: "
+        "regression}`",
         "RNNClassifier": "`model: {type: rnn}` with a classification head",
         "dnn_logit_fn_builder": "Python only: for a `model_fn`",
         "linear_logit_fn_builder": "Python only: for a `model_fn`",

@@ -19,6 +19,7 @@ from estimax.config.columns import (
     data_columns,
     kind_of,
     label_columns,
+    may_be_missing,
     weight_columns,
 )
 from estimax.config.expressions import (
@@ -354,7 +355,7 @@ def _defaults(run: Run) -> dict[str, float]:
     for column, features in readers.items():
         numeric = [f for f in features if isinstance(f, NumericConfig)]
         if len(numeric) == len(features) and all(
-            f.default is not None for f in numeric
+            may_be_missing(run, f) for f in numeric
         ):
             if kind_of(numeric[0]) == "float":
                 defaults[column] = float("nan")

@@ -21,6 +21,7 @@ from estimax.config.schema.heads import MultiHeadConfig, RegressionHeadConfig
 from estimax.config.schema.model import (
     AverageModelConfig,
     BaselineModelConfig,
+    BoostedTreesModelConfig,
     CombinedModelConfig,
     DcnModelConfig,
     DeepFmModelConfig,
@@ -33,6 +34,7 @@ from estimax.config.schema.model import (
     MmoeModelConfig,
     ModelFnConfig,
     PerHeadModelConfig,
+    RandomForestModelConfig,
     RnnModelConfig,
     RnnPart,
     SeveralModelsConfig,
@@ -307,6 +309,16 @@ def _tabular_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str
     return arguments | _optimizer(run, "dnn")
 
 
+def _trees_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+    names = list(run.features) if model.features is None else model.features
+    options = [f.name for f in dataclasses.fields(model)]
+    options = [name for name in options if name not in ("type", "features", "head")]
+    return {
+        "feature_columns": columns.columns(names),
+        **changed_values(model, *options),
+    }
+
+
 def _baseline_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
     return _optimizer(run, "baseline")
 
@@ -323,6 +335,8 @@ _ARGUMENTS = {
     EsmmModelConfig: _dnn_arguments,
     RnnModelConfig: _rnn_arguments,
     TabularModelConfig: _tabular_arguments,
+    BoostedTreesModelConfig: _trees_arguments,
+    RandomForestModelConfig: _trees_arguments,
 }
 
 

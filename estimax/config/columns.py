@@ -28,7 +28,7 @@ from estimax.config.schema.heads import (
     PoissonHeadConfig,
     RegressionHeadConfig,
 )
-from estimax.config.schema.model import CustomModelConfig, ModelFnConfig
+from estimax.config.schema.model import TREES, CustomModelConfig, ModelFnConfig
 from estimax.config.schema.run import Run
 
 ColumnKind = Literal["float", "int", "text"]
@@ -115,6 +115,11 @@ def kind_of(feature: FeatureConfig) -> ColumnKind | None:
     if isinstance(feature, HashedConfig):
         return "int" if feature.dtype == "int64" else "text"
     return None
+
+
+def may_be_missing(run: Run, feature: NumericConfig) -> bool:
+    """Return whether a number may be missing: it has a default, or trees read it."""
+    return feature.default is not None or isinstance(run.model, TREES)
 
 
 def heads_of(run: Run) -> dict[str, Any]:

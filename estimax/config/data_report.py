@@ -20,6 +20,7 @@ from estimax.config.columns import (
     data_columns,
     kind_of,
     label_columns,
+    may_be_missing,
     weight_columns,
     words_of_label,
 )
@@ -235,7 +236,7 @@ def _rules(run: Run, column: str, source: str) -> list[_Rule]:
         text = "data.weight: the weight is missing; correct or remove the row"
         found.append(_Rule(text, _is_missing, is_of_reading=True))
     for name, feature in readers.items():
-        if isinstance(feature, NumericConfig) and feature.default is None:
+        if isinstance(feature, NumericConfig) and not may_be_missing(run, feature):
             text = f"a missing value; set features.{name}.default to a number or mean"
             text = f"features.{name}: {text}"
             found.append(_Rule(text, _is_missing, is_of_reading=True))

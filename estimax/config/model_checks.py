@@ -41,6 +41,7 @@ from estimax.config.schema.heads import (
 )
 from estimax.config.schema.model import (
     BINARY,
+    TREES,
     AverageModelConfig,
     BaselineModelConfig,
     CustomModelConfig,
@@ -86,6 +87,7 @@ def check_model(run: Run, note: Note, *, complete: bool) -> None:
             )
             part = getattr(one, "dnn", None)
             takes_all |= isinstance(part, TabularPart) and part.features is None
+            takes_all |= isinstance(one, TREES) and one.features is None
         if complete and not takes_all:
             _check_all_used(run.features, used, note)
         if isinstance(model, SeveralModelsConfig):
@@ -175,6 +177,8 @@ def _linear_references(model: Any, path: str) -> Iterator[tuple[str, Sequence[st
     part = getattr(model, "dnn", None)
     if isinstance(part, TabularPart) and part.features:
         yield f"{path}.dnn.features", part.features
+    if isinstance(model, TREES) and model.features:
+        yield f"{path}.features", model.features
     if isinstance(model, DeepFmModelConfig) and model.linear_features:
         yield f"{path}.linear_features", model.linear_features
 

@@ -77,7 +77,8 @@ def test_every_argument_has_a_key_or_a_reason(one):
 
 # A run file must say these, says them always, or stands null for what Python computes.
 OTHER_DEFAULTS = {
-    *("learning_rate", "num_oov_buckets", "shard_tables"),
+    *("feature_columns", "head", "learning_rate"),
+    *("num_oov_buckets", "shard_tables"),
     *("batching", "batch_sizes", "max_body", "rest", "threads"),
 }
 

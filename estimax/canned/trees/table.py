@@ -113,10 +113,12 @@ def _unwrap(column: Any, model: str) -> Any:
     if isinstance(column, fc.NumericColumn):
         # A scaling keeps the order of numbers, which is all that trees look at, and
         # may hide that one is missing. Another function may not keep it.
-        scales = isinstance(column.normalizer_fn, transforms.Scaling)
-        missing = math.nan if column.default_value is None else column.default_value
-        function = None if scales else column.normalizer_fn
-        return replace(column, default_value=missing, normalizer_fn=function)
+        scaling, missing = column.normalizer_fn, column.default_value
+        if isinstance(scaling, transforms.Scaling):
+            missing = missing if scaling.fill is None else None
+            scaling = None
+        missing = math.nan if missing is None else missing
+        return replace(column, default_value=missing, normalizer_fn=scaling)
     if not fc.is_categorical(column) and fc.is_categorical(
         getattr(column, "categorical_column", None)
     ):

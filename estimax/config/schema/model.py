@@ -41,6 +41,7 @@ from estimax.config.schema.section import (
     CodeName,
     Fraction,
     Items,
+    NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
@@ -471,6 +472,89 @@ class TabularModelConfig(ModelSection):
     head: HeadConfig = BINARY
 
 
+@calls("estimax.canned.BoostedTreesEstimator", {"features": "feature_columns"})
+@dataclass(frozen=True, kw_only=True)
+class BoostedTreesModelConfig(ModelSection):
+    """Gradient boosted trees, which LightGBM trains; a step is an iteration.
+
+    Args:
+      type: Gradient boosted trees.
+      features: The features; null takes all.
+      n_trees: Number of iterations, at most.
+      max_depth: Most levels of a tree; -1 for no limit.
+      learning_rate: What the values of new leaves are multiplied by.
+      l1_regularization: L1 penalty of leaf values, per row.
+      l2_regularization: L2 penalty of leaf values, per row.
+      tree_complexity: Least gain of a split, per row.
+      min_node_weight: Least share of the sum of hessians in a leaf, per row.
+      center_bias: Whether the first tree starts at the best constant answer.
+      pruning_mode: Whether splits are pruned; "post" is the same as "pre".
+      quantile_sketch_epsilon: Numbers are divided into 1 / epsilon bins.
+      num_leaves: Most leaves of a tree; null is 2 ** max_depth, or 31 without a limit.
+      min_data_in_leaf: Least rows in a leaf.
+      subsample: Share of the rows that each tree is grown on.
+      feature_fraction: Share of the columns that each tree is grown on.
+      early_stopping_rounds: Stop if the loss of the evaluation data was not better for
+        so many iterations; null does not stop.
+      parameters: Further parameters of LightGBM by name.
+    """
+
+    type: Literal["boosted_trees"] = "boosted_trees"
+    features: Annotated[tuple[str, ...], Items(at_least=1)] | None = None
+    n_trees: PositiveInt = 100
+    max_depth: int = 6
+    learning_rate: PositiveFloat = 0.1
+    l1_regularization: NonNegativeFloat = 0.0
+    l2_regularization: NonNegativeFloat = 0.0
+    tree_complexity: NonNegativeFloat = 0.0
+    min_node_weight: NonNegativeFloat = 0.0
+    center_bias: bool = False
+    pruning_mode: Literal["none", "pre", "post"] = "none"
+    quantile_sketch_epsilon: PositiveFloat = 0.01
+    num_leaves: PositiveInt | None = None
+    min_data_in_leaf: PositiveInt = 1
+    subsample: PositiveFloat = 1.0
+    feature_fraction: PositiveFloat = 1.0
+    early_stopping_rounds: PositiveInt | None = None
+    parameters: Mapping[str, Any] | None = None
+    head: HeadConfig = BINARY
+
+
+@calls("estimax.canned.RandomForestEstimator", {"features": "feature_columns"})
+@dataclass(frozen=True, kw_only=True)
+class RandomForestModelConfig(ModelSection):
+    """A random forest, which LightGBM trains; a step is an iteration.
+
+    Args:
+      type: A random forest.
+      features: The features; null takes all.
+      n_trees: Number of iterations: a tree, or one for each class.
+      max_depth: Most levels of a tree; -1 for no limit.
+      num_leaves: Most leaves of a tree.
+      min_data_in_leaf: Least rows in a leaf; null is 5.
+      subsample: Share of the rows that each tree is grown on.
+      feature_fraction: Share of the columns tried at each split; null is the square
+        root of their number for classes, a third of them for numbers.
+      l2_regularization: L2 penalty of leaf values, per row.
+      parameters: Further parameters of LightGBM by name.
+    """
+
+    type: Literal["random_forest"] = "random_forest"
+    features: Annotated[tuple[str, ...], Items(at_least=1)] | None = None
+    n_trees: PositiveInt = 100
+    max_depth: int = -1
+    num_leaves: PositiveInt = 1024
+    min_data_in_leaf: PositiveInt | None = None
+    subsample: PositiveFloat = 0.632
+    feature_fraction: PositiveFloat | None = None
+    l2_regularization: NonNegativeFloat = 0.0
+    parameters: Mapping[str, Any] | None = None
+    head: HeadConfig = BINARY
+
+
+TREES = BoostedTreesModelConfig | RandomForestModelConfig
+
+
 # The models of single heads, which can be trained beside others.
 SingleModelConfig = (
     CombinedModelConfig
@@ -617,6 +701,8 @@ ModelConfig = (
     | EsmmModelConfig
     | RnnModelConfig
     | TabularModelConfig
+    | BoostedTreesModelConfig
+    | RandomForestModelConfig
     | PerHeadModelConfig
     | AverageModelConfig
     | KMeansModelConfig
