@@ -19,6 +19,7 @@ from estimax.config.expressions import (
 )
 from estimax.config.schema.heads import MultiHeadConfig, RegressionHeadConfig
 from estimax.config.schema.model import (
+    TREES,
     AverageModelConfig,
     BaselineModelConfig,
     BoostedTreesModelConfig,
@@ -132,20 +133,26 @@ def _average(
     members = {}
     for name in model.models:
         folder = f"{run.run.model_dir}/members/{name}"
-        own = dataclasses.replace(config, named={**config.named, "model_dir": folder})
+        section = model.models[name]
+        given = {**config.named, "model_dir": folder}
+        if isinstance(section, TREES) and "save_checkpoints_steps" in given:
+            # Each number of trees is another program, so evaluate the last one alone.
+            # LightGBM stops early by itself.
+            given["save_checkpoints_steps"] = section.n_trees
+        own = dataclasses.replace(config, named=given)
         own = dataclasses.replace(own, name=f"{name}_config")
         one = model_call(
             run_of_model(run, name), columns, statistics, own, None, inputs
         )
         members[name] = dataclasses.replace(one, name=name_of_member(name))
     head = head_call(run, model.head, statistics)
-    given: dict[str, Any] = changed_values(model, "patience_steps")
+    options: dict[str, Any] = changed_values(model, "patience_steps")
     source = held_out_source(run)
     if source is not None:
-        given["held_out_fn"] = inputs(source)
+        options["held_out_fn"] = inputs(source)
     path = "estimax.canned.AverageEstimator"
     return CallExpression(
-        path, {**given, "config": config}, (head, members), name="model"
+        path, {**options, "config": config}, (head, members), name="model"
     )
 
 

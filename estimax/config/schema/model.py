@@ -591,6 +591,10 @@ class PerHeadModelConfig:
         return MultiHeadConfig(heads=heads, weights=self.weights)
 
 
+# The models of an average, which are trained one after the other.
+MemberModelConfig = SingleModelConfig | TREES
+
+
 @calls(
     "estimax.canned.AverageEstimator", {"models": "members", "held_out": "held_out_fn"}
 )
@@ -609,7 +613,7 @@ class AverageModelConfig:
     """
 
     type: Literal["average"] = "average"
-    models: Mapping[str, SingleModelConfig]
+    models: Mapping[str, MemberModelConfig]
     held_out: str | None = None
     patience_steps: PositiveInt | None = None
     head: HeadConfig = BINARY
