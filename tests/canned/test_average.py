@@ -12,21 +12,10 @@ import pytest
 
 import estimax as ex
 from estimax.canned.average import steady_weights, weight_candidates
-from estimax.core.errors import SpecError
+from estimax.core.errors import InputError, SpecError
+from tests.canned.average_rows import HELD, ROWS, TEST, TRAIN
 
 fc = ex.feature_columns
-ROWS = 300
-
-
-def table(seed):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=ROWS).astype(np.float32)
-    city = rng.choice(["Oslo", "Rome", "Lima"], ROWS)
-    chance = 1 / (1 + np.exp(-(2 * x + 2 * (city == "Rome"))))
-    return {"x": x, "city": city}, (rng.random(ROWS) < chance).astype(np.int32)
-
-
-TRAIN, HELD, TEST = table(1), table(2), table(3)
 
 
 def rows_of(data, *, repeat=False):
@@ -190,7 +179,8 @@ def test_a_member_stops_when_it_does_not_improve(tmp_path):
 KILLED = """
 import sys
 from pathlib import Path
-from tests.canned.test_average import TRAIN, average, rows_of
+from tests.canned.average_rows import TRAIN
+from tests.canned.test_average import average, rows_of
 average(Path(sys.argv[1])).train(rows_of(TRAIN, repeat=True), max_steps=40)
 """
 
@@ -270,3 +260,91 @@ def test_a_member_that_predicts_something_else_is_named(tmp_path):
     model.train(rows_of(TRAIN, repeat=True), steps=5)
     with pytest.raises(SpecError, match="'three' must predict what the head does"):
         model.evaluate(rows_of(TEST))
+
+
+def small(folder, head=None, held=HELD):
+    head = head or ex.heads.BinaryClassHead()
+    network = ex.TabularEstimator(
+        head,
+        fc.tabular_columns(TRAIN[0]),
+        hidden_units=[4],
+        members=2,
+        config=config(folder / "network"),
+    )
+    trees = ex.BoostedTreesEstimator(
+        columns(),
+        head=head,
+        n_trees=5,
+        early_stopping_rounds=2,
+        config=config(folder / "trees"),
+    )
+    both = {"network": network, "trees": trees}
+    held_out_fn = None if held is None else rows_of(held)
+    return ex.AverageEstimator(
+        head, both, held_out_fn, config=config(folder / "average")
+    )
+
+
+def test_trees_and_a_network_are_averaged_and_exported(tmp_path):
+    model = small(tmp_path).train(rows_of(TRAIN, repeat=True), max_steps=20)
+    weights = model.member_weights
+    wanted = sum(
+        weights[name]
+        * probabilities(member, TEST[0], checkpoint_path=model.member_checkpoint(name))
+        for name, member in model.members.items()
+    )
+    np.testing.assert_allclose(probabilities(model, TEST[0]), wanted, atol=1e-6)
+    path = model.export_saved_model(tmp_path / "export")
+    script = [sys.executable, "-c", SERVED, path, str(tmp_path / "found.npy")]
+    subprocess.run(script, check=True)
+    np.testing.assert_allclose(np.load(tmp_path / "found.npy"), wanted, atol=1e-6)
+
+
+SERVED = """
+import sys
+sys.modules["lightgbm"] = None  # as if it were not installed
+import numpy as np
+from estimax import export
+from tests.canned.average_rows import TEST
+bundle = export.load(sys.argv[1])
+np.save(sys.argv[2], bundle.predict(TEST[0], "predict")["probabilities"])
+"""
+
+
+def test_a_label_of_one_class_is_predicted(tmp_path):
+    constant = (TRAIN[0], np.zeros(ROWS, np.int32))
+    model = small(tmp_path, held=constant)
+    model.train(rows_of(constant, repeat=True), max_steps=20)
+    found = probabilities(model, TEST[0])
+    assert np.all(np.isfinite(found))
+    assert found[:, 0].min() > 0.5
+
+
+def test_values_that_are_missing_infinite_or_unseen_are_predicted(tmp_path):
+    model = small(tmp_path).train(rows_of(TRAIN, repeat=True), max_steps=5)
+    odd = {
+        "x": np.array([np.nan, np.inf, -np.inf, 0.0], np.float32),
+        "city": np.array(["", "Oslo", "Rome", "never seen"]),
+    }
+    assert np.all(np.isfinite(probabilities(model, odd)))
+
+
+def no_rows():
+    return iter(())
+
+
+def test_without_rows_training_says_so(tmp_path):
+    with pytest.raises((SpecError, InputError), match=r"data|rows|batch"):
+        small(tmp_path).train(no_rows, max_steps=5)
+
+
+def test_without_held_out_rows_training_says_so(tmp_path):
+    model = small(tmp_path)
+    model = ex.AverageEstimator(
+        ex.heads.BinaryClassHead(),
+        model.members,
+        no_rows,
+        config=config(tmp_path / "average"),
+    )
+    with pytest.raises(SpecError, match="returned no data"):
+        model.train(rows_of(TRAIN, repeat=True), max_steps=5)
