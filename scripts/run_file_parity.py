@@ -258,6 +258,9 @@ KEYS = {
             "head_weights": "weights",
         },
     },
+    "AverageModelConfig": {
+        "canned.AverageEstimator": {},
+    },
     "ModelFnConfig": {
         "estimator.Estimator": {},
     },

@@ -1,5 +1,6 @@
 """Ready models: columns, layers and a head handed to Estimator."""
 
+from estimax.canned.average import AverageEstimator
 from estimax.canned.baseline import (
     BaselineClassifier,
     BaselineEstimator,
@@ -33,6 +34,7 @@ from estimax.canned.trees import (
 )
 
 __all__ = [
+    "AverageEstimator",
     "BaselineClassifier",
     "BaselineEstimator",
     "BaselineRegressor",

@@ -109,7 +109,7 @@ class PerHeadEstimator(Estimator):
             specs = {}
             for name, model in models.items():
                 own = None if mode == ModeKeys.PREDICT else labels[name]
-                with variables.model_scope(name), _trace_of(name):
+                with variables.model_scope(name), separate_trace(name):
                     specs[name] = model.model_fn(
                         dict(features), own, mode, model.config
                     )
@@ -243,7 +243,7 @@ def _inside(name: str, pattern: str) -> str:
 
 
 @contextmanager
-def _trace_of(name: str) -> Iterator[None]:
+def separate_trace(name: str) -> Iterator[None]:
     """Keep apart what the models record in the trace.
 
     Summaries get the name of the model. Penalties and losses that a model collects are

@@ -14,6 +14,7 @@ from typing import Any
 from estimax.cli.console import note, notes, results, say, wrap_lines
 from estimax.config.infer import Inferred, guess_label, infer
 from estimax.config.json_schema import json_schema
+from estimax.config.model_choice import choose_models, has_lightgbm
 from estimax.config.profile import (
     NULL_WORDS,
     TableProfile,
@@ -41,13 +42,16 @@ def init(
     force: bool,
     drop: Sequence[str] = (),
     keep: Sequence[str] = (),
+    model: str | None = None,
 ) -> None:
     """Write a run file for a table.
 
     The run file splits the rows. Only if labels are missing, the other rows are
     written to a file of their own. `drop` has columns to leave out, `keep`
-    columns to keep although they alone predict the label.
+    columns to keep although they alone predict the label. `model` is one of
+    `MODEL_CHOICES`; None chooses.
     """
+    models = choose_models(model)
     path = Path(f"{_stem(data)}.yaml") if output is None else output
     _check_new(path, force=force)
     if test is not None and not test.is_file():
@@ -59,6 +63,7 @@ def init(
     _check_columns(table, chosen, keep, "--keep")
     share = (SHARES if test is None else SHARES_WITHOUT_TEST)["train"]
     inferred = infer(table, chosen, train_share=share, drop=drop, keep=keep)
+    inferred = inferred.with_models(models)
     files = {ALL: str(data)}
     if table.column(chosen).missing:
         # Rows without a label cannot be trained on, so the others are copied.
@@ -72,6 +77,7 @@ def init(
         + (["--test", str(test)] if test else [])
         + (["--drop", ",".join(drop)] if drop else [])
         + (["--keep", ",".join(keep)] if keep else [])
+        + (["--model", model] if model else [])
     )
     text = starter_text(
         inferred, files, name=name or path.stem, path=str(path), made_by=made_by
@@ -178,6 +184,10 @@ def _report(table: TableProfile, inferred: Inferred, path: Path, split: str) -> 
         names = shlex.quote(",".join(inferred.leaks))
         note(f"  if they are known before the label, use --keep {names}")
     say(wrap_lines(_summary(table, inferred, path, split), results))
+    if inferred.models == ("network",) and not has_lightgbm():
+        note(
+            '  with trees it is usually better: pip install "estimax[trees]"', "yellow"
+        )
     note("next:")
     note(f"  estimax check {shlex.quote(str(path))} --data", "cyan")
     note(f"  estimax train {shlex.quote(str(path))}", "cyan")

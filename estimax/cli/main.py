@@ -143,6 +143,14 @@ def init(
             metavar="A,B",
         ),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="trees, network, linear, or both: trees and a network, averaged.  "
+            "\\[default: both, or network without LightGBM]",
+            metavar="MODEL",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option(help="Replace files that exist.")] = False,
 ) -> None:
     """Look at a table and write a run file that trains on it.
@@ -174,6 +182,7 @@ def init(
         force=force,
         drop=_comma_list(drop),
         keep=_comma_list(keep),
+        model=model,
     )
 
 

@@ -64,6 +64,27 @@ if TYPE_CHECKING:  # loads jax
 
 
 @dataclass(frozen=True)
+class Inputs:
+    """The input functions of a run, each made once.
+
+    Args:
+      run: The run.
+      statistics: What parts of the data take from it.
+      made: The input functions made so far, by source.
+    """
+
+    run: Run
+    statistics: Statistics
+    made: dict[str, Function] = field(default_factory=dict)
+
+    def of(self, source: str) -> Function:
+        """Return the input function of a source, the same one each time."""
+        if source not in self.made:
+            self.made[source] = input_fn(self.run, source, self.statistics.cuts)
+        return self.made[source]
+
+
+@dataclass(frozen=True)
 class RunPlan:
     """A run as expressions.
 
@@ -72,20 +93,18 @@ class RunPlan:
       model: The estimator.
       columns: The columns of the features, for requests of examples.
       statistics: What features take from the data.
-      inputs: The input functions made so far, by source.
+      inputs: The input functions.
     """
 
     run: Run
     model: CallExpression
     columns: ColumnBuilder
     statistics: Statistics
-    inputs: dict[str, Function] = field(default_factory=dict)
+    inputs: Inputs
 
     def input_fn(self, source: str) -> Function:
         """Return the input function of a source, the same one each time."""
-        if source not in self.inputs:
-            self.inputs[source] = input_fn(self.run, source, self.statistics.cuts)
-        return self.inputs[source]
+        return self.inputs.of(source)
 
     def train_spec(self) -> CallExpression:
         """Return the `TrainSpec`."""
@@ -194,12 +213,13 @@ def plan(loaded: LoadedRun) -> RunPlan:
     statistics = statistics_for(run, cache, keep=has_weights)
     columns = ColumnBuilder(run, statistics)
     config = run_config_call(run)
+    inputs = Inputs(run, statistics)
     warm_start = None if run.warm_start is None else warm_start_call(run.warm_start)
     if isinstance(run.model, CustomModelConfig):
         model = custom_call(loaded, columns.all(), config, warm_start)
     else:
-        model = model_call(run, columns, statistics, config, warm_start)
-    return RunPlan(run, model, columns, statistics)
+        model = model_call(run, columns, statistics, config, warm_start, inputs.of)
+    return RunPlan(run, model, columns, statistics, inputs)
 
 
 def run_config_call(run: Run) -> CallExpression:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Callable
 from typing import Any
 
 from estimax.config.build_columns import ColumnBuilder
 from estimax.config.columns import words_of_label
 from estimax.config.expressions import (
     CallExpression,
+    Function,
     Reference,
     call_of,
     changed_values,
@@ -16,6 +19,8 @@ from estimax.config.expressions import (
 )
 from estimax.config.schema.heads import MultiHeadConfig, RegressionHeadConfig
 from estimax.config.schema.model import (
+    TREES,
+    AverageModelConfig,
     BaselineModelConfig,
     BoostedTreesModelConfig,
     CombinedModelConfig,
@@ -33,6 +38,7 @@ from estimax.config.schema.model import (
     RandomForestModelConfig,
     RnnModelConfig,
     RnnPart,
+    SeveralModelsConfig,
     TabularModelConfig,
 )
 from estimax.config.schema.optimizers import (
@@ -55,8 +61,12 @@ def model_call(
     statistics: Statistics,
     config: CallExpression,
     warm_start: CallExpression | None,
+    inputs: Callable[[str], Function],
 ) -> CallExpression:
-    """Return the estimator of a run whose model is not a class of the user's."""
+    """Return the estimator of a run whose model is not a class of the user's.
+
+    `inputs` returns the input function of a source.
+    """
     model: Any = run.model
     shared: dict[str, Any] = {"config": config}
     if warm_start is not None:
@@ -66,7 +76,9 @@ def model_call(
         given = {"model_fn": Reference(model.model_fn), "params": params, **shared}
         return CallExpression("estimax.estimator.Estimator", given, name="model")
     if isinstance(model, PerHeadModelConfig):
-        return _per_head(run, columns, statistics, shared)
+        return _per_head(run, columns, statistics, shared, inputs)
+    if isinstance(model, AverageModelConfig):
+        return _average(run, columns, statistics, config, inputs)
     if isinstance(model, KMeansModelConfig):
         features = {}
         if model.features is not None:
@@ -86,7 +98,11 @@ def model_call(
 
 
 def _per_head(
-    run: Run, columns: ColumnBuilder, statistics: Statistics, shared: dict[str, Any]
+    run: Run,
+    columns: ColumnBuilder,
+    statistics: Statistics,
+    shared: dict[str, Any],
+    inputs: Callable[[str], Function],
 ) -> CallExpression:
     """Return a `PerHeadEstimator`, with the model of each head as it is built alone."""
     model = run.model
@@ -94,7 +110,7 @@ def _per_head(
     models = {}
     for name in model.models:
         alone = model_call(
-            run_of_model(run, name), columns, statistics, shared["config"], None
+            run_of_model(run, name), columns, statistics, shared["config"], None, inputs
         )
         models[name] = dataclasses.replace(alone, name=f"{name}_model")
     given = dict(shared)
@@ -104,14 +120,70 @@ def _per_head(
     return CallExpression(path, given, (models,), name="model")
 
 
+def _average(
+    run: Run,
+    columns: ColumnBuilder,
+    statistics: Statistics,
+    config: CallExpression,
+    inputs: Callable[[str], Function],
+) -> CallExpression:
+    """Return an `AverageEstimator`, whose members have a model_dir of their own."""
+    model = run.model
+    assert isinstance(model, AverageModelConfig)
+    members = {}
+    for name in model.models:
+        folder = f"{run.run.model_dir}/members/{name}"
+        section = model.models[name]
+        given = {**config.named, "model_dir": folder}
+        if isinstance(section, TREES) and "save_checkpoints_steps" in given:
+            # Each number of trees is another program, so evaluate the last one alone.
+            # LightGBM stops early by itself.
+            given["save_checkpoints_steps"] = section.n_trees
+        own = dataclasses.replace(config, named=given)
+        own = dataclasses.replace(own, name=f"{name}_config")
+        one = model_call(
+            run_of_model(run, name), columns, statistics, own, None, inputs
+        )
+        members[name] = dataclasses.replace(one, name=name_of_member(name))
+    head = head_call(run, model.head, statistics)
+    options: dict[str, Any] = changed_values(model, "patience_steps")
+    source = held_out_source(run)
+    if source is not None:
+        options["held_out_fn"] = inputs(source)
+    path = "estimax.canned.AverageEstimator"
+    return CallExpression(
+        path, {**options, "config": config}, (head, members), name="model"
+    )
+
+
+def name_of_member(name: str) -> str:
+    """Return a variable of Python for a member.
+
+    >>> name_of_member("trees.v2")
+    'trees_v2_model'
+    """
+    return re.sub(r"\W", "_", f"{name}_model")
+
+
+def held_out_source(run: Run) -> str | None:
+    """Return the source on which an average chooses checkpoints and weights."""
+    model = run.model
+    assert isinstance(model, AverageModelConfig)
+    if model.held_out is not None or run.eval is None:
+        return model.held_out
+    return run.eval.source
+
+
 def run_of_model(run: Run, name: str) -> Run:
-    """Return the run of one model of `per_head` alone, with its label and optimizers.
+    """Return the run of one model of `per_head` or `average` alone.
+
+    It has the label and the optimizers of the model.
 
     The variables of the model are named `<name>/…`, and its optimizers see what follows
     the slash. So a pattern in `freeze` that begins with the name is for this model.
     """
     model = run.model
-    assert isinstance(model, PerHeadModelConfig)
+    assert isinstance(model, SeveralModelsConfig)
     others = [f"{other}/" for other in model.models if other != name]
     freeze = tuple(
         pattern.removeprefix(f"{name}/")
@@ -126,11 +198,13 @@ def run_of_model(run: Run, name: str) -> Run:
         baseline=own.baseline,
         freeze=freeze,
     )
-    label = run.data.labels.get(name)
-    data = dataclasses.replace(run.data, label=label, labels={})
-    return dataclasses.replace(
-        run, data=data, model=model.models[name], optimizers=optimizers
-    )
+    data, one = run.data, model.models[name]
+    if isinstance(model, AverageModelConfig):
+        one = dataclasses.replace(one, head=model.head)
+    else:
+        label = run.data.labels.get(name)
+        data = dataclasses.replace(run.data, label=label, labels={})
+    return dataclasses.replace(run, data=data, model=one, optimizers=optimizers)
 
 
 def _combined_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:

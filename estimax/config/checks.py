@@ -18,6 +18,7 @@ from estimax.config.feature_checks import Note, check_features, column_key, repe
 from estimax.config.model_checks import better, check_labels, check_model, metrics_of
 from estimax.config.nodes import Problems, ValueOrigin, join
 from estimax.config.schema.data import CsvSource, DataSection, Source
+from estimax.config.schema.model import AverageModelConfig
 from estimax.config.schema.run import (
     BestExport,
     ChiefClusterConfig,
@@ -179,6 +180,9 @@ def sources_of(run: Run) -> list[str]:
 def _uses(run: Run) -> Iterator[tuple[str, str]]:
     """Yield address and source of each section that reads a source."""
     yield "train", run.train.source
+    model = run.model
+    if isinstance(model, AverageModelConfig) and model.held_out is not None:
+        yield "model.held_out", model.held_out
     if run.eval is not None:
         yield "eval", run.eval.source
         if isinstance(run.eval.also, Mapping):
@@ -198,7 +202,7 @@ def _check_ends(run: Run, note: Note) -> None:
     if run.test is not None:
         limits["test"] = (run.test.steps, "steps")
     for path, source in _uses(run):
-        steps, key = limits[path]
+        steps, key = limits.get(path, (None, ""))
         # A part of a split that is evaluated is read once.
         found = run.data.sources.get(source)
         if found is not None and found.epochs is None and steps is None:

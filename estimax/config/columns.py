@@ -28,7 +28,13 @@ from estimax.config.schema.heads import (
     PoissonHeadConfig,
     RegressionHeadConfig,
 )
-from estimax.config.schema.model import TREES, CustomModelConfig, ModelFnConfig
+from estimax.config.schema.model import (
+    TREES,
+    AverageModelConfig,
+    CustomModelConfig,
+    ModelFnConfig,
+    TabularModelConfig,
+)
 from estimax.config.schema.run import Run
 
 ColumnKind = Literal["float", "int", "text"]
@@ -118,8 +124,20 @@ def kind_of(feature: FeatureConfig) -> ColumnKind | None:
 
 
 def may_be_missing(run: Run, feature: NumericConfig) -> bool:
-    """Return whether a number may be missing: it has a default, or trees read it."""
-    return feature.default is not None or isinstance(run.model, TREES)
+    """Return whether a number may be missing.
+
+    It has a default, or all models that read it take missing values as they are.
+    """
+    if feature.default is not None:
+        return True
+    model: Any = run.model
+    models = model.models.values() if isinstance(model, AverageModelConfig) else [model]
+    is_scaled = feature.transform or feature.normalize or feature.normalizer_fn
+    return all(
+        isinstance(one, TREES)
+        or (isinstance(one, TabularModelConfig) and not is_scaled)
+        for one in models
+    )
 
 
 def heads_of(run: Run) -> dict[str, Any]:

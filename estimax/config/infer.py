@@ -23,11 +23,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from estimax.config.infer_features import InferredFeature, features_of, useless
 from estimax.config.leaks import find_leaks
+from estimax.config.model_choice import (
+    TREES,
+    TableTraining,
+    features_for,
+    model_section,
+    training_of,
+)
 from estimax.config.profile import ColumnProfile, TableProfile
 from estimax.core.errors import ConfigError, LabelError, did_you_mean
 
@@ -81,34 +88,61 @@ class Inferred:
     leaks: tuple[str, ...] = ()  # skipped columns that alone predict the label
     weight: str | None = None  # a column that looks like the weight of each row
     time: TimeOrder | None = None  # a date column, if there is one
+    models: tuple[str, ...] = ()  # of `choose_models`; else a deep and a linear part
+
+    def with_models(self, models: tuple[str, ...]) -> Inferred:
+        """Return the choice for models of `choose_models`, with features for them."""
+        features = features_for(models, self.features)
+        if not features:
+            raise ConfigError(
+                "--model linear: no column can be a feature of a linear model; choose "
+                "network, trees or both."
+            )
+        return replace(self, models=models, features=features)
+
+    @property
+    def _training(self) -> TableTraining | None:
+        return training_of(self.train_rows) if "network" in self.models else None
 
     @property
     def batch_size(self) -> int:
         """Larger for more rows, so that an epoch has a few hundred steps."""
+        if self._training is not None:
+            return self._training.batch_size
         limits = ((_SMALL_ROWS, 32), (10_000, 64), (50_000, 128))
         return next((size for rows, size in limits if self.train_rows < rows), 256)
 
     @property
     def epochs(self) -> int:
         """Two for a large table, up to 50 for a small one."""
+        if self._training is not None:
+            return self._training.epochs
         wanted = math.ceil(2_000 * self.batch_size / self.train_rows)
         return max(2, min(50, wanted))
 
     @property
     def steps(self) -> int:
         """The number of training steps: so many evaluations, as far apart."""
+        if self.models == ("trees",):
+            return int(TREES["n_trees"])  # a step is a tree
         wanted = math.ceil(self.epochs * self.train_rows / self.batch_size)
         return self.steps_between * math.ceil(wanted / self.steps_between)
 
     @property
     def steps_between(self) -> int:
         """The steps between two evaluations."""
+        if self.models == ("trees",):
+            return int(TREES["n_trees"])  # LightGBM evaluates after each tree
+        if self._training is not None:
+            return self._training.evaluate_every
         wanted = math.ceil(self.epochs * self.train_rows / self.batch_size)
         return max(1, min(1_000, wanted // _EVALUATIONS))
 
     @property
-    def early_stopping(self) -> dict[str, Any]:
-        """The section `early_stopping`."""
+    def early_stopping(self) -> dict[str, Any] | None:
+        """The section `early_stopping`; None if the model stops by itself."""
+        if self.models and self.models != ("linear",):
+            return None
         return {"metric": BEST_METRIC, "steps": _PATIENCE * self.steps_between}
 
     @property
@@ -146,6 +180,8 @@ class Inferred:
 
     def model(self) -> dict[str, Any]:
         """Return the section `model`."""
+        if self.models:
+            return model_section(self.models, self.features, self.task.head)
         return model_of(self.features, self.task.head, self.train_rows)
 
     def sections(self) -> dict[str, Any]:

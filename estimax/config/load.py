@@ -29,7 +29,7 @@ from estimax.config.schema.model import (
     CustomModelConfig,
     DnnPart,
     ModelFnConfig,
-    PerHeadModelConfig,
+    SeveralModelsConfig,
     TabularPart,
 )
 from estimax.config.schema.optimizers import (
@@ -150,7 +150,7 @@ def choose_optimizers(run: Run) -> Run:
     if isinstance(run.model, CustomModelConfig | ModelFnConfig):
         return run
     given = run.optimizers
-    if isinstance(run.model, PerHeadModelConfig):
+    if isinstance(run.model, SeveralModelsConfig):
         models = {
             name: _choose_for_parts(
                 model, given.models.get(name, PartOptimizers()), given

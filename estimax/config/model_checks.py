@@ -40,7 +40,9 @@ from estimax.config.schema.heads import (
     RegressionHeadConfig,
 )
 from estimax.config.schema.model import (
+    BINARY,
     TREES,
+    AverageModelConfig,
     BaselineModelConfig,
     CustomModelConfig,
     DeepFeatures,
@@ -52,6 +54,7 @@ from estimax.config.schema.model import (
     ModelFnConfig,
     PerHeadModelConfig,
     RnnPart,
+    SeveralModelsConfig,
     TabularPart,
 )
 from estimax.config.schema.optimizers import (
@@ -87,17 +90,19 @@ def check_model(run: Run, note: Note, *, complete: bool) -> None:
             takes_all |= isinstance(one, TREES) and one.features is None
         if complete and not takes_all:
             _check_all_used(run.features, used, note)
-        if isinstance(model, PerHeadModelConfig):
-            _check_per_head(model, note)
+        if isinstance(model, SeveralModelsConfig):
+            _check_several(model, note)
+        if isinstance(model, AverageModelConfig):
+            _check_average(model, run, note)
     _check_optimizers(run, note)
 
 
 def models_of(model: Any) -> list[tuple[str, Any]]:
-    """Return the models of a section with their addresses: one, or those of per_head.
+    """Return the models of a section with their addresses: one, or several by name.
 
     Models that could not be decoded are left out.
     """
-    if not isinstance(model, PerHeadModelConfig):
+    if not isinstance(model, SeveralModelsConfig):
         return [("model", model)]
     if is_broken(model.models):
         return []
@@ -129,7 +134,7 @@ def _check_features(
 _MODEL_NAME = re.compile(r"[\w.\-]+", re.ASCII)
 
 
-def _check_per_head(model: PerHeadModelConfig, note: Note) -> None:
+def _check_several(model: SeveralModelsConfig, note: Note) -> None:
     if is_broken(model.models):
         return
     if not model.models:
@@ -140,16 +145,29 @@ def _check_per_head(model: PerHeadModelConfig, note: Note) -> None:
             note(f"model.models.{name}", text)
     for path, one in models_of(model):
         if isinstance(one.head, MultiHeadConfig):
-            note(f"{path}.head", "a model of per_head has one head; add a model")
+            note(f"{path}.head", f"a model of {model.type} has one head; add a model")
         rnn = getattr(one, "rnn", None)
         if isinstance(rnn, RnnPart) and rnn.return_sequences is True:
-            note(f"{path}.rnn.return_sequences", "is not possible in per_head")
-    if is_broken(model.weights):
+            note(f"{path}.rnn.return_sequences", f"is not possible in {model.type}")
+    if isinstance(model, AverageModelConfig) or is_broken(model.weights):
         return
     for name in model.weights:
         if name not in model.models:
             hint = did_you_mean(name, model.models)
             note(f"model.weights.{name}", f"no model has this name{hint}")
+
+
+def _check_average(model: AverageModelConfig, run: Run, note: Note) -> None:
+    if isinstance(model.head, MultiHeadConfig):
+        note("model.head", "an average has one label; use per_head for several")
+    for path, one in models_of(model):
+        if not is_broken(one.head) and one.head not in (BINARY, model.head):
+            note(f"{path}.head", "is that of the average; write it in model.head")
+    if isinstance(model.held_out, str) and model.held_out == run.train.source:
+        note("model.held_out", "is what the models train on; name other rows")
+    if run.early_stopping is not None:
+        text = "an average is evaluated at its end; set model.patience_steps"
+        note("early_stopping", text)
 
 
 def _linear_references(model: Any, path: str) -> Iterator[tuple[str, Sequence[str]]]:
@@ -344,8 +362,9 @@ def _check_model_optimizers(given: Any, model: Any, note: Note) -> None:
     """Report optimizers of models that `per_head` does not have."""
     if is_broken(given) or is_broken(model) or not given:
         return
-    if not isinstance(model, PerHeadModelConfig):
-        note("optimizers.models", "is for the models of per_head; remove it")
+    if not isinstance(model, SeveralModelsConfig):
+        text = "is for the models of per_head and average; remove it"
+        note("optimizers.models", text)
         return
     known = {} if is_broken(model.models) else model.models
     for name, section in given.items():

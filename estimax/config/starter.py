@@ -163,15 +163,36 @@ def _model(inferred: Inferred) -> str:
     if "linear" in model:
         lines += ["  linear:"]
         lines += _wrap_list("    features: ", model["linear"]["features"])
+    lines += _members(model, inferred.train_rows)
     if "dnn" in model:
         lines += ["  dnn:", "    features:"]
         lines += _inputs(model["dnn"]["features"])
         lines += [f"    hidden_units: {dump_flow(model['dnn']['hidden_units'])}"]
         lines += [f"    dropout: {model['dnn']['dropout']}"]
-    lines += [f"  head: {dump_flow(model['head'])}", "", "optimizers:"]
+    lines += [f"  head: {dump_flow(model['head'])}"]
     chosen = inferred.sections()["optimizers"]
+    lines += ["", "optimizers:"] if chosen else []
     lines += [f"  {part}: {dump_flow(given)}" for part, given in chosen.items()]
     return "\n".join([*lines, ""])
+
+
+def _members(model: Mapping[str, Any], rows: int) -> list[str]:
+    """Return the lines of trees, and of the models of an average."""
+    if model["type"] == "boosted_trees":
+        options = {k: v for k, v in model.items() if k not in ("type", "head")}
+        return [f"  {key}: {value}" for key, value in options.items()]
+    if model["type"] != "average":
+        return []
+    lines = []
+    if len(model["models"]) > 1:
+        lines += ["  # Averaged with the weights that are best on the validation rows."]
+    lines += ["  models:"]
+    for name, section in model["models"].items():
+        options = {k: v for k, v in section.items() if k != "type"}
+        sizes = "" if options else f"  # sizes chosen for {rows:,} rows"
+        lines += [f"    {name}:", f"      type: {section['type']}{sizes}"]
+        lines += [f"      {key}: {value}" for key, value in options.items()]
+    return lines
 
 
 def _inputs(inputs: Mapping[str, Any]) -> list[str]:
@@ -189,13 +210,13 @@ def _inputs(inputs: Mapping[str, Any]) -> list[str]:
 
 
 def _training(inferred: Inferred) -> str:
-    stopping = dump_flow(inferred.early_stopping)
+    stopping = inferred.early_stopping
     lines = [
         _rule("training"),
         f"train: {{max_steps: {inferred.steps}}}",
         "# The validation rows choose the step that is exported, and end the training.",
         "eval: {source: validation}",
-        f"early_stopping: {stopping}",
+        *([f"early_stopping: {dump_flow(stopping)}"] if stopping else []),
         "export:",
         f"  - {{type: best, metric: {BEST_METRIC}, keep: 1}}",
         "# The test rows decide nothing: their metrics are those to expect.",

@@ -35,7 +35,7 @@ from estimax.config.schema.features import (
     VocabularyConfig,
 )
 from estimax.config.schema.heads import RegressionHeadConfig
-from estimax.config.schema.model import PerHeadModelConfig, TabularPart
+from estimax.config.schema.model import SeveralModelsConfig, TabularPart
 from estimax.config.schema.run import Run
 from estimax.config.tables import find_files, is_remote
 from estimax.core.errors import ConfigError, FeatureError, LabelError
@@ -90,7 +90,7 @@ class Statistics:
       labels: Moments of label columns that are normalised.
       cuts: The limits of the parts of sources that are split by time.
       spreads: Median, and distance of the quartiles, of features encoded by bins.
-      rows: The number of rows, if features are encoded by bins.
+      rows: The number of training rows, if a model chooses its sizes by it.
     """
 
     raw: dict[str, Moments] = field(default_factory=dict)
@@ -112,11 +112,12 @@ class Request:
     quantiles: dict[str, tuple[str, int]] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
     cuts: dict[str, tuple[str, float, float]] = field(default_factory=dict)
-    bins: dict[str, tuple[str, int]] = field(default_factory=dict)
+    bins: dict[str, tuple[str, int | None]] = field(default_factory=dict)
+    rows: bool = False
 
     def is_empty(self) -> bool:
         """Return whether no statistics are needed."""
-        more = (self.labels, self.cuts, self.bins)
+        more = (self.labels, self.cuts, self.bins, self.rows)
         return not any((self.numeric, self.vocabulary, self.quantiles, *more))
 
     def key(self) -> str:
@@ -141,6 +142,7 @@ class Request:
             "labels": self.labels,
             "cuts": self.cuts,
             "bins": self.bins,
+            "rows": self.rows,
         }
         asked |= {key: value for key, value in more.items() if value}
         return json.dumps(asked, sort_keys=True)
@@ -176,10 +178,12 @@ def request_of(run: Run) -> Request:
         for name, source in run.data.sources.items()
         if source.part is not None and source.part.by == "time"
     }
-    return Request(numeric, vocabulary, quantiles, labels, cuts, _bins_of(run))
+    bins = _bins_of(run)
+    rows = any(part.train_rows is None for part in _tabular_parts(run))
+    return Request(numeric, vocabulary, quantiles, labels, cuts, bins, rows)
 
 
-def _bins_of(run: Run) -> dict[str, tuple[str, int]]:
+def _bins_of(run: Run) -> dict[str, tuple[str, int | None]]:
     """Return source and number of the bins of each feature that is encoded by them."""
     found = {
         name: (feature.source, feature.boundaries.bins)
@@ -187,15 +191,19 @@ def _bins_of(run: Run) -> dict[str, tuple[str, int]]:
         if isinstance(feature, PiecewiseLinearConfig)
         and isinstance(feature.boundaries, Bins)
     }
-    model: Any = run.model
-    models = model.models.values() if isinstance(model, PerHeadModelConfig) else [model]
-    for one in models:
-        part = getattr(one, "dnn", None)
-        if isinstance(part, TabularPart):
-            for name in part.features or run.features:
-                if is_coded(run.features[name]):
-                    found[name] = (name, part.bins)
+    for part in _tabular_parts(run):
+        for name in part.features or run.features:
+            if is_coded(run.features[name]):
+                found[name] = (name, part.bins)
     return found
+
+
+def _tabular_parts(run: Run) -> list[TabularPart]:
+    model: Any = run.model
+    several = isinstance(model, SeveralModelsConfig)
+    models = model.models.values() if several else [model]
+    parts = [getattr(one, "dnn", None) for one in models]
+    return [part for part in parts if isinstance(part, TabularPart)]
 
 
 def is_coded(feature: Any) -> bool:
@@ -299,7 +307,7 @@ def _from_json(saved: dict[str, Any], request: Request) -> Statistics:
             for name in request.cuts
         },
         {name: _numbers_from(saved["spreads"][name]) for name in request.bins},
-        int(saved["rows"]) if request.bins else None,
+        int(saved["rows"]) if request.rows else None,
     )
 
 
@@ -347,6 +355,8 @@ def collect(run: Run, request: Request) -> Statistics:
     counts: dict[str, Counter[str]] = {name: Counter() for name in request.vocabulary}
     samples = {name: _Sample() for name in sampled}
     rows = 0
+    if request.rows and not names:
+        names = set(list(every)[:1])  # any column has all rows
     columns = {c: k for c, k in every.items() if c in names}
     for batch in scan(run, source, columns, cuts) if columns else ():
         for name, number in request.numeric.items():
@@ -379,9 +389,15 @@ def collect(run: Run, request: Request) -> Statistics:
     boundaries = {
         name: samples[name].quantiles(n) for name, (_, n) in request.quantiles.items()
     }
-    boundaries |= {name: samples[name].bins(n) for name, (_, n) in request.bins.items()}
+    if request.bins:
+        from estimax.feature_columns.tables import bins_for  # loads jax
+
+        boundaries |= {
+            name: samples[name].bins(count or bins_for(rows))
+            for name, (_, count) in request.bins.items()
+        }
     spreads = {name: samples[name].spread() for name in request.bins}
-    counted = rows if request.bins else None
+    counted = rows if request.rows else None
     return Statistics(raw, scaled, chosen, boundaries, label, cuts, spreads, counted)
 
 

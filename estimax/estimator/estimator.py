@@ -649,6 +649,26 @@ class Estimator:
         """Return the same as `_form_of`, of a training state in memory."""
         return None
 
+    def prediction_spec(
+        self, features: Any, checkpoint_path: str | os.PathLike[str] | None = None
+    ) -> Any:
+        """Return the PREDICT spec, to use inside the `model_fn` of another model.
+
+        Use it to combine trained models in one program. Unlike `model_fn`, it declares
+        the variables with the shapes that they have in a checkpoint: those of trees
+        depend on it.
+
+        Args:
+          features: The features of a batch.
+          checkpoint_path: The checkpoint whose variables the program will have; None is
+            the latest one.
+
+        Returns:
+          The `EstimatorSpec` of the `model_fn`.
+        """
+        form = self._form_of(checkpoint_path)
+        return self._function_of(ModeKeys.PREDICT, form)(features, None)
+
     def _program(
         self,
         session: Session,

@@ -204,6 +204,13 @@ def remember_example(model_dir: str, batch: RawBatch) -> None:
     atomic.write_json(path, selftest.selftest_to_json(rows, {}))
 
 
+def copy_example(source_dir: str, model_dir: str) -> None:
+    """Copy the rows of `remember_example` from another model_dir, if it has any."""
+    path = Path(source_dir) / _EXAMPLE_FILE
+    if path.is_file():
+        atomic.write_bytes(Path(model_dir) / _EXAMPLE_FILE, path.read_bytes())
+
+
 def serving_example(
     receiver_fn: Callable[[], Any] | None, model_dir: str
 ) -> tuple[dict[Origin, Any], RequestParsing]:

@@ -23,7 +23,7 @@ _SMOOTH_CLIP = 3.0
 
 
 def tabular_columns(
-    features: Mapping[str, Any], bins: int = 24, min_count: int | None = None
+    features: Mapping[str, Any], bins: int | None = None, min_count: int | None = None
 ) -> list[Any]:
     """Make the columns of a table for `ex.TabularClassifier` and `TabularRegressor`.
 
@@ -34,7 +34,8 @@ def tabular_columns(
 
     Args:
       features: The training rows: arrays [rows] by name, numbers or texts.
-      bins: The largest number of bins of a number.
+      bins: The largest number of bins of a number. None: 8 for less than 2,000 rows, 16
+        for less than 10,000 and 24 above.
       min_count: How often a word must occur to have an id of its own. None: once per
         2,000 rows, but at least 2 and at most 10 times.
 
@@ -71,7 +72,18 @@ def tabular_columns(
     return columns
 
 
-def _number_columns(key: str, values: np.ndarray[Any, Any], bins: int) -> list[Any]:
+def bins_for(rows: int) -> int:
+    """Return how many bins a number gets by default.
+
+    >>> bins_for(1_000), bins_for(1_000_000)
+    (8, 24)
+    """
+    return 8 if rows < 2_000 else 16 if rows < 10_000 else 24
+
+
+def _number_columns(
+    key: str, values: np.ndarray[Any, Any], bins: int | None
+) -> list[Any]:
     if values.size != len(values):
         raise FeatureError(
             f"tabular_columns: feature {key!r} has rows of shape {values.shape[1:]}; "
@@ -82,8 +94,9 @@ def _number_columns(key: str, values: np.ndarray[Any, Any], bins: int) -> list[A
     if not finite.size or (finite.size == numbers.size and np.ptp(finite) == 0):
         return []
     source = numeric_column(key)
+    count = bins_for(len(values)) if bins is None else bins
     return [
-        piecewise_linear_column(source, quantile_boundaries(finite, bins)),
+        piecewise_linear_column(source, quantile_boundaries(finite, count)),
         numeric_column(key, normalizer_fn=robust_scaling(finite)),
     ]
 

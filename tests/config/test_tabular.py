@@ -116,6 +116,62 @@ def test_encodings_enter_a_dnn_as_numbers(folder):
     train(path)
 
 
+AVERAGE = """{type: average, held_out: valid, models: {
+  network: {type: tabular, dnn: {hidden_units: [8], members: 2}},
+  linear: {type: linear, linear: {features: [city]}}}}
+optimizers: {models: {linear: {linear: {type: sgd, learning_rate: 0.3}}}}"""
+VALID = "    valid: {format: csv, files: valid.csv, batch_size: 50}\n    test:"
+
+
+def test_a_run_file_averages_models(folder):
+    write_rows(folder / "valid.csv", 100, seed=3)
+    path = written(
+        folder,
+        ("{type: tabular}", AVERAGE),
+        ("    test:", VALID),
+        (
+            "max_steps: 300}",
+            "max_steps: 100}\neval: {source: test}\nexport: [{type: final}]",
+        ),
+    )
+    train(path)
+    built = build(load(path))
+    assert sum(built.estimator.member_weights.values()) == pytest.approx(1.0)
+    found = built.estimator.evaluate(built.input_fn("test"))
+    assert found["average_loss"] < 0.69
+    (bundle,) = (folder / "model/export/final").iterdir()
+    rows = {"age": [30.0], "hour": [1.0], "city": ["Oslo"]}
+    shares = ex.export.load(bundle).predict(rows, "predict")["probabilities"]
+    assert shares.shape == (1, 2)
+    # The network has its sizes from the number of rows that were counted.
+    network = built.estimator.members["network"]
+    assert str(folder / "model/members/network") == network.model_dir
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("held_out: valid", "held_out: vald"), "vald"),
+        (("held_out: valid", "held_out: train"), "what the models train on"),
+        (
+            (
+                "linear: {type: linear,",
+                "linear: {type: linear, head: {type: regression},",
+            ),
+            "that of the average",
+        ),
+        (("models: {linear:", "models: {lin:"), "no model has this name"),
+        (("{models: {linear: {", "{models: {network: {"), "has no linear part"),
+    ],
+)
+def test_mistakes_in_an_average_are_named(folder, change, words):
+    text = RUN.replace("MODEL", "model").replace("{type: tabular}", AVERAGE)
+    text = text.replace("    test:", VALID)
+    assert change[0] in text
+    found = run_files.problems(folder, text.replace(*change))
+    assert any(words in problem for problem in found)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -14,6 +14,10 @@ model:
 model: {type: tabular, head: {type: regression}}     # all features, default sizes
 
 model:
+  type: average         # the weighted mean of several models of one label
+  models: {network: {type: tabular}, linear: {type: linear, linear: {...}}}
+
+model:
   type: per_head        # a model of its own for each label
   models:
     click: {type: linear, linear: {features: [city]}}
@@ -234,7 +238,7 @@ class TabularPart(ModelPartSection):
       features: The features, of any kind; null takes all. Numeric ones are encoded by
         bins, categorical ones are one-hot or embeddings.
       members: Number of members, which share weights and are averaged.
-      bins: Largest number of bins of a numeric feature.
+      bins: Largest number of bins of a numeric feature; null chooses it.
       train_rows: Number of training rows, for the sizes; null counts them.
     """
 
@@ -242,7 +246,7 @@ class TabularPart(ModelPartSection):
     hidden_units: Annotated[tuple[PositiveInt, ...], Items(at_least=1)] | None = None
     members: PositiveInt | None = None
     dropout: Fraction | None = None
-    bins: PositiveInt = 24
+    bins: PositiveInt | None = None
     train_rows: PositiveInt | None = None
 
 
@@ -587,6 +591,38 @@ class PerHeadModelConfig:
         return MultiHeadConfig(heads=heads, weights=self.weights)
 
 
+# The models of an average, which are trained one after the other.
+MemberModelConfig = SingleModelConfig | TREES
+
+
+@calls(
+    "estimax.canned.AverageEstimator", {"models": "members", "held_out": "held_out_fn"}
+)
+@dataclass(frozen=True, kw_only=True)
+class AverageModelConfig:
+    """The average of several models of one label, with weights found on held-out rows.
+
+    Args:
+      type: An average of models.
+      models: The models by name. They have the head of the average, and checkpoints in
+        members/NAME of the model directory.
+      held_out: The source on which checkpoints and weights are chosen; null takes the
+        source of eval, and without one equal weights.
+      patience_steps: A model stops if its loss on the held-out rows has not decreased
+        for this many steps; null trains it to its end.
+    """
+
+    type: Literal["average"] = "average"
+    models: Mapping[str, MemberModelConfig]
+    held_out: str | None = None
+    patience_steps: PositiveInt | None = None
+    head: HeadConfig = BINARY
+
+
+# The sections whose models have names of their own.
+SeveralModelsConfig = PerHeadModelConfig | AverageModelConfig
+
+
 @calls(
     "estimax.canned.KMeans", {"clusters": "num_clusters", "features": "feature_columns"}
 )
@@ -672,6 +708,7 @@ ModelConfig = (
     | BoostedTreesModelConfig
     | RandomForestModelConfig
     | PerHeadModelConfig
+    | AverageModelConfig
     | KMeansModelConfig
     | CustomModelConfig
     | ModelFnConfig
