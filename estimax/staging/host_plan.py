@@ -37,7 +37,8 @@ class PreparedBatch(NamedTuple):
     Attributes:
       raw: Features and labels that the model reads as they are, by name.
       staged: Results of host transforms, by the name of the call.
-      unique: Distinct ids of each row group, sorted and padded; see `make_unique`.
+      unique: Distinct ids of each row group, sorted and padded; see `make_unique`. The
+        ids of stacked tables are rows of their stack; see `RowStack`.
       inverse: For each row group and call, the place of every id in `unique`.
     """
 
@@ -71,6 +72,20 @@ class RowGroup:
 
 
 @dataclass(frozen=True)
+class RowStack:
+    """Tables that are one array, whose distinct ids are one list.
+
+    Each table has a segment of fixed length in the list: the distinct ids of its row
+    group as rows of the stack, padded with `rows`, which is no row. Ids ascend, if
+    padding is left out.
+    """
+
+    name: str
+    members: tuple[tuple[str, int], ...]  # row group and first row of each table
+    rows: int  # of the stack
+
+
+@dataclass(frozen=True)
 class HostPlan:
     """The work of a model on the host in one mode; runs in the input thread.
 
@@ -86,10 +101,14 @@ class HostPlan:
     raw: tuple[Origin, ...]
     calls: tuple[HostCall, ...]
     groups: tuple[RowGroup, ...] = ()
+    stacks: tuple[RowStack, ...] = ()
     is_eager: bool = False
     defaults: tuple[tuple[Origin, Any], ...] = ()
     forwarded: tuple[device_dtypes.Forwarded, ...] = ()
     parts: int = 1
+    # Groups whose distinct ids the step reads by themselves, as no stack has them or
+    # not for all of their tables.
+    alone: frozenset[str] = frozenset()
 
     def prepare(
         self, batch: RawBatch, count: int = 1, agree: Agree | None = None
@@ -113,6 +132,7 @@ class HostPlan:
             for group in self.groups
         }
         unique, inverse = make_unique(ids, self._vocabularies, count, self.parts)
+        unique = self._stack_unique(unique, count)
         return prepared._replace(unique=unique, inverse=inverse)
 
     def prepare_parts(
@@ -144,7 +164,7 @@ class HostPlan:
             )
             for index, part in enumerate(parts)
         )
-        return AccumulatedBatch(tuple(with_inverse), unique)
+        return AccumulatedBatch(tuple(with_inverse), self._stack_unique(unique, 1))
 
     @cached_property
     def origins(self) -> frozenset[Origin]:
@@ -160,6 +180,18 @@ class HostPlan:
     @cached_property
     def _raw(self) -> tuple[tuple[str, Origin], ...]:
         return tuple((origin.name, origin) for origin in self.raw)
+
+    def _stack_unique(
+        self, unique: dict[str, Int32s], count: int
+    ) -> dict[str, Int32s]:
+        """Return the distinct ids of stacks, and of groups that are in no stack."""
+        if not self.stacks:
+            return unique
+        of_stacks = {
+            stack.name: stack_ids(stack, unique, self._vocabularies, count)
+            for stack in self.stacks
+        }
+        return {n: ids for n, ids in unique.items() if n in self.alone} | of_stacks
 
     @cached_property
     def _vocabularies(self) -> dict[str, int]:
@@ -335,6 +367,30 @@ def make_unique(
             unique[name] = _round_up(kept, parts, vocabularies[name]).reshape(-1)
             inverse[name] = _split_places(places[mine], groups[name])
     return unique, inverse
+
+
+def stack_ids(
+    stack: RowStack,
+    unique: Mapping[str, Int32s],
+    vocabularies: Mapping[str, int],
+    count: int = 1,
+) -> Int32s:
+    """Return the distinct ids of a stack's tables as rows of the stack.
+
+    >>> unique = {"a": np.array([1, 4], np.int32), "b": np.array([0, 2], np.int32)}
+    >>> stack = RowStack("s", (("a", 0), ("b", 4)), rows=9)
+    >>> stack_ids(stack, unique, {"a": 4, "b": 5})
+    array([1, 9, 4, 6], dtype=int32)
+    """
+    parts = [unique[name].reshape(count, -1) for name, _ in stack.members]
+    lengths = [part.shape[1] for part in parts]
+    ids = np.concatenate(parts, axis=1)
+    starts = np.array([first for _, first in stack.members], np.int32)
+    sizes = np.array([vocabularies[name] for name, _ in stack.members], np.int32)
+    is_padding = ids >= sizes.repeat(lengths)
+    ids += starts.repeat(lengths)
+    ids[is_padding] = stack.rows
+    return ids.reshape(-1)
 
 
 def _round_up(distinct: Int32s, parts: int, padding: int) -> Int32s:

@@ -301,9 +301,20 @@ class Lookup:
 class TableRows:
     """A table, the rows of it that a batch needs, and the place of each id there."""
 
-    table: jax.Array  # [V, D]
+    table: jax.Array  # [V, D], or the stack that the table is a part of
     rows: jax.Array  # [U, D]
     inverse: Mapping[str, jax.Array]  # call name -> [B, L] into rows, -1 for none
+    stack: StackedRows | None = None
+
+
+@dataclass(frozen=True)
+class StackedRows:
+    """Where a table is in its stack, and its rows among those of the stack."""
+
+    name: str
+    rows: jax.Array  # the rows of the batch, of all tables of the stack
+    first: int  # the row of the stack at which the table begins
+    place: int  # the row of `rows` at which those of the table begin
 
 
 @dataclass(frozen=True)
