@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -230,7 +229,9 @@ def _fill_tables(
         return filled
     return tables.with_arrays(
         {
-            stack: jax.tree_util.tree_map_with_path(partial(fill_leaf, stack), of_stack)
+            stack: jax.tree_util.tree_map_with_path(
+                functools.partial(fill_leaf, stack), of_stack
+            )
             for stack, of_stack in tables.arrays.items()
         }
     )

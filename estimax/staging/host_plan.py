@@ -10,7 +10,8 @@ the batch with the place of every id among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -24,7 +25,14 @@ from estimax.core.raw_values import as_raw, is_plain
 from estimax.core.sparse import Ids, Sparse
 from estimax.core.strings import Strings
 from estimax.native.distinct import distinct_ids
-from estimax.staging.trace import HostCall, NestedKey, Origin, Raw, wide_error
+from estimax.staging.trace import (
+    HostCall,
+    NestedKey,
+    Origin,
+    Raw,
+    StackReads,
+    wide_error,
+)
 
 RawBatch = Mapping[Origin, Raw]
 Int32s = NDArray[np.int32]
@@ -39,13 +47,16 @@ class PreparedBatch(NamedTuple):
       staged: Results of host transforms, by the name of the call.
       unique: Distinct ids of each row group, sorted and padded; see `make_unique`. The
         ids of stacked tables are rows of their stack; see `RowStack`.
-      inverse: For each row group and call, the place of every id in `unique`.
+      inverse: For each row group and call, the place of every id in `unique`. Calls
+        whose places are in `reads` are left out.
+      reads: For each stack, its reads of one id per example; see `StackReads`.
     """
 
     raw: dict[str, Any]
     staged: dict[str, Any]
     unique: dict[str, Any] = {}  # noqa: RUF012 - never changed
     inverse: dict[str, dict[str, Any]] = {}  # noqa: RUF012
+    reads: dict[str, StackReads] = {}  # noqa: RUF012
 
 
 class AccumulatedBatch(NamedTuple):
@@ -128,12 +139,12 @@ class HostPlan:
         if not self.groups:
             return prepared
         ids = {
-            group.name: {name: _ids_of(prepared.staged[name]) for name in group.calls}
+            group.name: {name: ids_of(prepared.staged[name]) for name in group.calls}
             for group in self.groups
         }
         unique, inverse = make_unique(ids, self._vocabularies, count, self.parts)
-        unique = self._stack_unique(unique, count)
-        return prepared._replace(unique=unique, inverse=inverse)
+        unique, prepared = self._stack(prepared, unique, inverse, count)
+        return prepared._replace(unique=unique)
 
     def prepare_parts(
         self, batches: Sequence[RawBatch], agree: Agree | None = None
@@ -146,25 +157,23 @@ class HostPlan:
         # updated once, by the sum of its gradients.
         ids = {
             group.name: {
-                f"{index}/{name}": _ids_of(part.staged[name])
+                f"{index}/{name}": ids_of(part.staged[name])
                 for index, part in enumerate(parts)
                 for name in group.calls
             }
             for group in self.groups
         }
         unique, inverse = make_unique(ids, self._vocabularies, 1, self.parts)
-        with_inverse = (
-            part._replace(
-                inverse={
-                    group.name: {
-                        n: inverse[group.name][f"{index}/{n}"] for n in group.calls
-                    }
-                    for group in self.groups
+        stacked = unique
+        for index, part in enumerate(parts):
+            of_part = {
+                group.name: {
+                    n: inverse[group.name][f"{index}/{n}"] for n in group.calls
                 }
-            )
-            for index, part in enumerate(parts)
-        )
-        return AccumulatedBatch(tuple(with_inverse), self._stack_unique(unique, 1))
+                for group in self.groups
+            }
+            stacked, parts[index] = self._stack(part, unique, of_part, 1)
+        return AccumulatedBatch(tuple(parts), stacked)
 
     @cached_property
     def origins(self) -> frozenset[Origin]:
@@ -181,17 +190,52 @@ class HostPlan:
     def _raw(self) -> tuple[tuple[str, Origin], ...]:
         return tuple((origin.name, origin) for origin in self.raw)
 
-    def _stack_unique(
-        self, unique: dict[str, Int32s], count: int
-    ) -> dict[str, Int32s]:
-        """Return the distinct ids of stacks, and of groups that are in no stack."""
+    def _stack(
+        self,
+        prepared: PreparedBatch,
+        unique: dict[str, Int32s],
+        inverse: dict[str, dict[str, Int32s]],
+        count: int,
+    ) -> tuple[dict[str, Int32s], PreparedBatch]:
+        """Return the distinct ids by stack, and the batch with places in them.
+
+        Groups that are in no stack keep their own.
+        """
         if not self.stacks:
-            return unique
-        of_stacks = {
-            stack.name: stack_ids(stack, unique, self._vocabularies, count)
-            for stack in self.stacks
+            return unique, prepared._replace(inverse=inverse)
+        groups = {group.name: group for group in self.groups}
+        found = {name: ids for name, ids in unique.items() if name in self.alone}
+        reads = {}
+        single = {c.name for c in self.calls if has_one_id(prepared.staged[c.name])}
+        for stack in self.stacks:
+            found[stack.name] = stack_ids(stack, unique, self._vocabularies, count)
+            lines = read_lines(stack, groups, single)
+            if not lines:
+                continue
+            ends = itertools.accumulate(
+                len(unique[name]) // count for name, _ in stack.members
+            )
+            starts = [0, *ends]
+            rows = _lines(
+                [ids_of(prepared.staged[call]) for _, call in lines],
+                [stack.members[member][1] for member, _ in lines],
+                count,
+            )
+            places = _lines(
+                [inverse[stack.members[m][0]][call] for m, call in lines],
+                [starts[member] for member, _ in lines],
+                count,
+            )
+            reads[stack.name] = StackReads(rows, places)
+        kept = {
+            name: {
+                call: places
+                for call, places in of_calls.items()
+                if name in self.alone or call not in single
+            }
+            for name, of_calls in inverse.items()
         }
-        return {n: ids for n, ids in unique.items() if n in self.alone} | of_stacks
+        return found, prepared._replace(inverse=kept, reads=reads)
 
     @cached_property
     def _vocabularies(self) -> dict[str, int]:
@@ -369,6 +413,40 @@ def make_unique(
     return unique, inverse
 
 
+def read_lines(
+    stack: RowStack, groups: Mapping[str, RowGroup], single: Container[str]
+) -> list[tuple[int, str]]:
+    """Return the member of a stack, and the call, of each line of its `StackReads`.
+
+    `single` are the calls that give one id per example.
+    """
+    return [
+        (member, call)
+        for member, (group, _) in enumerate(stack.members)
+        for call in groups[group].calls
+        if call in single
+    ]
+
+
+def has_one_id(staged: Any) -> bool:
+    """Return whether the result of a call is one id for each example, [B, 1]."""
+    ids = ids_of(staged)
+    return getattr(ids, "ndim", 0) == 2 and ids.shape[1] == 1
+
+
+def _lines(columns: Sequence[Int32s], firsts: Sequence[int], count: int) -> Int32s:
+    """Return columns [count · B, 1] as lines [count · n, B], each with a number added.
+
+    Negative numbers stay -1.
+    """
+    joined = np.concatenate(columns, axis=1).reshape(count, -1, len(columns))
+    lines = np.ascontiguousarray(joined.transpose(0, 2, 1))
+    is_missing = lines < 0
+    lines += np.array(firsts, np.int32)[:, None]
+    lines[is_missing] = -1
+    return lines.reshape(count * len(columns), -1)
+
+
 def stack_ids(
     stack: RowStack,
     unique: Mapping[str, Int32s],
@@ -436,7 +514,8 @@ def _split_places(places: Int32s, calls: IdsOfCalls) -> dict[str, Int32s]:
     return result
 
 
-def _ids_of(staged: Any) -> NDArray[np.int32]:
+def ids_of(staged: Any) -> NDArray[np.int32]:
+    """Return the ids in the result of a call: of `Ids`, or the result itself."""
     ids: NDArray[np.int32] = staged.ids if isinstance(staged, Ids) else staged
     return ids
 

@@ -303,18 +303,47 @@ class TableRows:
 
     table: jax.Array  # [V, D], or the stack that the table is a part of
     rows: jax.Array  # [U, D]
-    inverse: Mapping[str, jax.Array]  # call name -> [B, L] into rows, -1 for none
+    # Call name -> [B, L] into rows, -1 for none; calls in `stack.lines` are left out.
+    inverse: Mapping[str, jax.Array]
     stack: StackedRows | None = None
+
+
+class StackReads(NamedTuple):
+    """What all columns with one id per example read from a stack, as two arrays.
+
+    A line is a read of `host_plan.read_lines`. One array of many lines, and not many
+    arrays: the program does not grow with the columns.
+
+    Attributes:
+      rows: The rows of the stack, int32 [n, B]; -1 where an example has no id.
+      places: The places of those rows in the distinct ids of the stack, [n, B];
+        arbitrary where there is no id.
+    """
+
+    rows: Any
+    places: Any
 
 
 @dataclass(frozen=True)
 class StackedRows:
-    """Where a table is in its stack, and its rows among those of the stack."""
+    """The rows of all tables of a stack that a batch needs, and one table of them.
+
+    Attributes:
+      name: The name of the stack.
+      table: The name of the table.
+      rows: The rows of the batch [U, D], of all tables.
+      place: The row of `rows` at which those of the table begin.
+      reads: For columns with one id per example: rows of the stack and places in `rows`,
+        [n, B] each; see `StackReads`. None if there are none.
+      lines: The line of the table's calls in them.
+    """
 
     name: str
-    rows: jax.Array  # the rows of the batch, of all tables of the stack
-    first: int  # the row of the stack at which the table begins
-    place: int  # the row of `rows` at which those of the table begin
+    table: str
+    rows: jax.Array
+    place: int
+    reads: StackReads | None
+    lines: Mapping[str, int]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,13 @@ import jax.numpy as jnp
 from estimax import optimizers, parallel
 from estimax.core.state import TrainState
 from estimax.core.table_stacks import stack_arrays
-from estimax.staging.host_plan import AccumulatedBatch, PreparedBatch
+from estimax.staging.host_plan import (
+    AccumulatedBatch,
+    PreparedBatch,
+    has_one_id,
+    ids_of,
+    read_lines,
+)
 from estimax.staging.trace import Lookup, StackedRows, TableRows
 from estimax.training.updates import TableStack, UpdateKind, UpdatePlan
 
@@ -77,15 +83,37 @@ def rows_for_lookups(
     arrays = stack_arrays(state.tables)
     for stack in updates.stacks:
         place = 0
+        lines = _lines_of(updates, stack, batch)
         for name in stack.tables:
             mine = by_table[name]
             inverse = batch.inverse[str(updates.tables[name].rows)]
             of_stack = None
-            if updates.layout is not None and not stack.is_single:
-                first = updates.layout[name].start
-                of_stack = StackedRows(stack.name, rows[stack.name], first, place)
+            if not stack.is_single:
+                of_stack = StackedRows(
+                    stack.name,
+                    name,
+                    rows[stack.name],
+                    place,
+                    batch.reads.get(stack.unique),
+                    lines.get(name, {}),
+                )
             found[name] = TableRows(arrays[stack.name], mine, inverse, of_stack)
             place += mine.shape[0]
+    return found
+
+
+def _lines_of(
+    updates: UpdatePlan, stack: TableStack, batch: PreparedBatch
+) -> dict[str, dict[str, int]]:
+    """Return the lines in the `StackReads` of a batch: table -> call -> line."""
+    found: dict[str, dict[str, int]] = {}
+    if stack.unique in batch.reads:
+        plan = updates.plan
+        (of_plan,) = (one for one in plan.stacks if one.name == stack.unique)
+        groups = {group.name: group for group in plan.groups}
+        single = {c.name for c in plan.calls if has_one_id(batch.staged[c.name])}
+        for line, (member, call) in enumerate(read_lines(of_plan, groups, single)):
+            found.setdefault(stack.tables[member], {})[call] = line
     return found
 
 
@@ -121,7 +149,8 @@ def _count_distinct(updates: UpdatePlan, batch: Batch, table: str) -> int:
     """Return the length of a table's segment in the distinct ids of its stack."""
     name = str(updates.tables[table].rows)
     parts = batch.parts if isinstance(batch, AccumulatedBatch) else (batch,)
-    ids = sum(each.size for part in parts for each in part.inverse[name].values())
+    (calls,) = (group.calls for group in updates.plan.groups if group.name == name)
+    ids = sum(ids_of(part.staged[call]).size for part in parts for call in calls)
     # The bounds of `make_unique`.
     return min(ids, _vocabulary(updates, table))
 

@@ -34,7 +34,6 @@ from estimax.staging.trace import Lookup
 from estimax.training.model import BatchStructure, ModelFunction
 from estimax.training.recording import Recording
 
-
 # Larger tables are not stacked. To read one of them alone, as a checkpoint of another
 # device or an evaluation in memory does, its rows are copied.
 _MOST_BYTES = 1 << 24
@@ -173,7 +172,6 @@ class UpdatePlan:
     def tables_by(self, *kinds: UpdateKind) -> list[str]:
         """Return the names of the tables that are updated in one of these ways."""
         return [name for name, update in self.tables.items() if update.kind in kinds]
-
 
     def is_stacked(self, table: str) -> bool:
         """Return whether a table is a part of an array of several."""
