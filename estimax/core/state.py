@@ -16,8 +16,8 @@ class TrainState:
     """Step counter, variables, optimizer state and random key.
 
     `params` and `model_state` are Flax trees. `tables` and `slots` are mappings by
-    variable name, because embedding tables are updated row by row, not as a tree: dicts,
-    or `TableStacks`, whose tables share a few arrays.
+    variable name, because embedding tables are updated row by row, not as a tree:
+    dicts, or `TableStacks`, whose tables share a few arrays.
     """
 
     step: jax.Array  # int32 scalar: number of steps done

@@ -100,7 +100,8 @@ class TableStacks(Mapping[str, Any]):
     copies its rows, unless it is alone in its stack.
 
     Example:
-      >>> tables = TableStacks({"s": np.eye(3)}, StackLayout.of({"s": {"a": 2, "b": 1}}))
+      >>> layout = StackLayout.of({"s": {"a": 2, "b": 1}})
+      >>> tables = TableStacks({"s": np.eye(3)}, layout)
       >>> sorted(tables), tables["b"].tolist()
       (['a', 'b'], [[0.0, 0.0, 1.0]])
     """

@@ -11,7 +11,7 @@ the batch with the place of every id among them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -94,6 +94,7 @@ class RowStack:
     name: str
     members: tuple[tuple[str, int], ...]  # row group and first row of each table
     rows: int  # of the stack
+    has_lines: bool  # whether its calls give one id per example; see `StackReads`
 
 
 @dataclass(frozen=True)
@@ -206,11 +207,13 @@ class HostPlan:
         groups = {group.name: group for group in self.groups}
         found = {name: ids for name, ids in unique.items() if name in self.alone}
         reads = {}
-        single = {c.name for c in self.calls if has_one_id(prepared.staged[c.name])}
+        with_inverse = set(self.alone)
         for stack in self.stacks:
             found[stack.name] = stack_ids(stack, unique, self._vocabularies, count)
-            lines = read_lines(stack, groups, single)
-            if not lines:
+            lines = read_lines(stack, groups) if stack.has_lines else []
+            # A dense feature [B, 1] may be [B, 2] in the next batch.
+            if not lines or not all(_is_line(prepared.staged[c]) for _, c in lines):
+                with_inverse.update(group for group, _ in stack.members)
                 continue
             ends = itertools.accumulate(
                 len(unique[name]) // count for name, _ in stack.members
@@ -227,14 +230,7 @@ class HostPlan:
                 count,
             )
             reads[stack.name] = StackReads(rows, places)
-        kept = {
-            name: {
-                call: places
-                for call, places in of_calls.items()
-                if name in self.alone or call not in single
-            }
-            for name, of_calls in inverse.items()
-        }
+        kept = {name: of for name, of in inverse.items() if name in with_inverse}
         return found, prepared._replace(inverse=kept, reads=reads)
 
     @cached_property
@@ -414,24 +410,20 @@ def make_unique(
 
 
 def read_lines(
-    stack: RowStack, groups: Mapping[str, RowGroup], single: Container[str]
+    stack: RowStack, groups: Mapping[str, RowGroup]
 ) -> list[tuple[int, str]]:
-    """Return the member of a stack, and the call, of each line of its `StackReads`.
-
-    `single` are the calls that give one id per example.
-    """
+    """Return the member of a stack, and the call, of each line of its `StackReads`."""
     return [
         (member, call)
         for member, (group, _) in enumerate(stack.members)
         for call in groups[group].calls
-        if call in single
     ]
 
 
-def has_one_id(staged: Any) -> bool:
+def _is_line(staged: Any) -> bool:
     """Return whether the result of a call is one id for each example, [B, 1]."""
     ids = ids_of(staged)
-    return getattr(ids, "ndim", 0) == 2 and ids.shape[1] == 1
+    return ids.ndim == 2 and ids.shape[1] == 1
 
 
 def _lines(columns: Sequence[Int32s], firsts: Sequence[int], count: int) -> Int32s:
@@ -456,7 +448,7 @@ def stack_ids(
     """Return the distinct ids of a stack's tables as rows of the stack.
 
     >>> unique = {"a": np.array([1, 4], np.int32), "b": np.array([0, 2], np.int32)}
-    >>> stack = RowStack("s", (("a", 0), ("b", 4)), rows=9)
+    >>> stack = RowStack("s", (("a", 0), ("b", 4)), rows=9, has_lines=True)
     >>> stack_ids(stack, unique, {"a": 4, "b": 5})
     array([1, 9, 4, 6], dtype=int32)
     """

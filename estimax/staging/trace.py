@@ -206,6 +206,8 @@ class Trace:
         # Set by `training/model.py`; see `apply` there.
         self.row_zeros: Mapping[str, Sequence[jax.Array]] = {}
         self.cuts_lookups = False
+        # Pairs of a table and a call that `variables.side_by_side` reads in training.
+        self.joined: set[tuple[str, str]] = set()
         # Filled by `feature_columns/embed_layers.py`: large tables of `nn.Embed`.
         self.embeds: set[str] = set()
         # On a mesh: how the rows of a sharded table are read, by its name; and whether
@@ -295,6 +297,9 @@ class Lookup:
     call: HostCall | None  # None if the ids were computed on the device
     ids: Any
     trainable: bool
+    # Whether a layer reads it together with its other columns in training; see
+    # `variables.side_by_side`.
+    is_joined: bool = False
 
 
 @dataclass(frozen=True)
@@ -303,7 +308,7 @@ class TableRows:
 
     table: jax.Array  # [V, D], or the stack that the table is a part of
     rows: jax.Array  # [U, D]
-    # Call name -> [B, L] into rows, -1 for none; calls in `stack.lines` are left out.
+    # Call name -> [B, L] into rows, -1 for none; calls of `stack.lines` may be left out.
     inverse: Mapping[str, jax.Array]
     stack: StackedRows | None = None
 
@@ -332,15 +337,17 @@ class StackedRows:
       name: The name of the stack.
       table: The name of the table.
       rows: The rows of the batch [U, D], of all tables.
+      first: The row of the stack at which the table begins.
       place: The row of `rows` at which those of the table begin.
-      reads: For columns with one id per example: rows of the stack and places in `rows`,
-        [n, B] each; see `StackReads`. None if there are none.
+      reads: For columns with one id per example: rows of the stack and places in
+        `rows`, [n, B] each; see `StackReads`. None if there are none.
       lines: The line of the table's calls in them.
     """
 
     name: str
     table: str
     rows: jax.Array
+    first: int
     place: int
     reads: StackReads | None
     lines: Mapping[str, int]

@@ -24,7 +24,6 @@ from estimax.core.table_stacks import stack_arrays
 from estimax.staging.host_plan import (
     AccumulatedBatch,
     PreparedBatch,
-    has_one_id,
     ids_of,
     read_lines,
 )
@@ -86,13 +85,15 @@ def rows_for_lookups(
         lines = _lines_of(updates, stack, batch)
         for name in stack.tables:
             mine = by_table[name]
-            inverse = batch.inverse[str(updates.tables[name].rows)]
+            inverse = batch.inverse.get(str(updates.tables[name].rows), {})
             of_stack = None
             if not stack.is_single:
+                assert updates.layout is not None
                 of_stack = StackedRows(
                     stack.name,
                     name,
                     rows[stack.name],
+                    updates.layout[name].start,
                     place,
                     batch.reads.get(stack.unique),
                     lines.get(name, {}),
@@ -111,8 +112,7 @@ def _lines_of(
         plan = updates.plan
         (of_plan,) = (one for one in plan.stacks if one.name == stack.unique)
         groups = {group.name: group for group in plan.groups}
-        single = {c.name for c in plan.calls if has_one_id(batch.staged[c.name])}
-        for line, (member, call) in enumerate(read_lines(of_plan, groups, single)):
+        for line, (member, call) in enumerate(read_lines(of_plan, groups)):
             found.setdefault(stack.tables[member], {})[call] = line
     return found
 

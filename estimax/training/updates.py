@@ -119,6 +119,9 @@ class UpdatePlan:
         # A moving average is of one table, and on a mesh each table has its place.
         can_stack = placement.is_one_device and average_decay is None
         together = _tables_to_stack(recording, train_op, tables) if can_stack else []
+        lines = {
+            use.table for use in recording.lookups if _is_line(use, recording.structure)
+        }
         stacks = _stacks_of(tables, together)
         layout = _layout_of(shapes.tables, stacks) if together else None
         alone = {tables[s.tables[0]].rows for s in stacks if s.is_single}
@@ -129,7 +132,7 @@ class UpdatePlan:
                 recording.plan,
                 groups=tuple(dict.fromkeys(groups.values())),
                 stacks=tuple(
-                    _row_stack(s, tables, layout)
+                    _row_stack(s, tables, layout, s.tables[0] in lines)
                     for s in stacks
                     if layout is not None and not s.is_single
                 ),
@@ -200,20 +203,24 @@ def _tables_to_stack(
         update = tables[name]
         if update.kind is not UpdateKind.ROWS or update.group is None:
             continue
-        # The gradients of three lookups would be added in another order.
-        uses = sum(use.table == name for use in recording.lookups)
+        uses = [use for use in recording.lookups if use.table == name]
         size = math.prod(form.shape) * form.dtype.itemsize
         if (
             len(form.shape) == 2
             and form.shape[0] > 0
-            and uses <= 2
+            # The gradients of three lookups would be added in another order.
+            and len(uses) <= 2
             and size <= _MOST_BYTES
             # It is declared as a param, which the model reads by its name.
             and name not in recording.model.row_variables
             # A rule of a user may look at the shape of what it updates.
             and has_stock_rule(train_op.groups[update.group].optimizer)
         ):
-            key = update.group, form.shape[1], form.dtype
+            # XLA rounds a sum of gradients that it fuses with the update otherwise than
+            # a gradient alone. So tables are together only if they are read alike: then
+            # the numbers are those of tables that are apart.
+            joined = sum(_is_line(use, recording.structure) for use in uses)
+            key = update.group, form.shape[1], form.dtype, len(uses), joined
             alike.setdefault(key, []).append(name)
     return [
         tuple(part)
@@ -267,11 +274,28 @@ def _layout_of(shapes: Mapping[str, Any], stacks: Iterable[TableStack]) -> Stack
     )
 
 
+def _is_line(use: Lookup, structure: BatchStructure) -> bool:
+    """Return whether a layer reads one id per example with its other columns."""
+    if not use.is_joined or use.call is None:
+        return False
+    # Not by the ids of the first batch: rows of a sparse feature may be longer in the
+    # next one, and a run that is resumed must stack the same tables.
+    kinds = [structure.kinds[origin] for origin in use.call.inputs]
+    return all(
+        kind.kind == "text" or (kind.kind == "array" and kind.tail in ((), (1,)))
+        for kind in kinds
+    )
+
+
 def _row_stack(
-    stack: TableStack, tables: Mapping[str, TableUpdate], layout: StackLayout
+    stack: TableStack,
+    tables: Mapping[str, TableUpdate],
+    layout: StackLayout,
+    has_lines: bool,
 ) -> RowStack:
     members = tuple((str(tables[n].rows), layout[n].start) for n in stack.tables)
-    return RowStack(stack.unique, members, sum(layout[n].rows for n in stack.tables))
+    rows = sum(layout[name].rows for name in stack.tables)
+    return RowStack(stack.unique, members, rows, has_lines)
 
 
 def _row_groups(

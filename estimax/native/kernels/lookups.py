@@ -114,10 +114,11 @@ def _can_lay(frame):
 @njit
 def _are_columns(starts, width, count):
     """Return whether `width` columns from each start on are among `count` columns."""
-    for start in ids(starts):
-        if start < 0 or start + width > count:
-            return False
-    return True
+    first = ids(starts)
+    fits = True
+    for line in range(len(first)):
+        fits &= first[line] >= 0 and first[line] + width <= count
+    return fits
 
 
 @cfunc(call_frames.SIGNATURE, cache=True)
@@ -175,7 +176,7 @@ def _add_column(grads, step, wanted, places, out):
 
 @cfunc(call_frames.SIGNATURE, cache=True)
 def sum_gradients(frame):
-    """Sum gradients: (grads [B, N], starts [n], ids [n, B], places [n, B], …) -> [U, D].
+    """Sum gradients: (grads [B, N], starts [n], ids, places [n, B], …) -> [U, D].
 
     D columns of `grads` from each start on belong to the table. Row places[line, i] of
     the result gets the gradient of example i there. Examples with a negative id, or

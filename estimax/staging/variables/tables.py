@@ -97,7 +97,10 @@ def _read_rows(
         return rows if trainable else jax.lax.stop_gradient(rows)
     place = sum(use.table == path for use in trace.lookups)
     call = trace.call_of(ids)
-    trace.lookups.append(staging.Lookup(path, table.shape, call, ids, trainable))
+    is_joined = call is not None and (path, call.name) in trace.joined
+    trace.lookups.append(
+        staging.Lookup(path, table.shape, call, ids, trainable, is_joined)
+    )
     if path in trace.row_zeros:
         # The gradient with respect to these zeros is the gradient of the rows.
         return rows + trace.row_zeros[path][place]
@@ -108,6 +111,15 @@ def _read_rows(
 def _is_sharded(path: str) -> bool:
     trace = staging.current()
     return trace is not None and path in trace.readers
+
+
+def rows_to_join(path: str, ids: jax.Array) -> GatheredRows | None:
+    """Return `gathered_rows` for `side_by_side`, and remember that it reads them."""
+    trace = staging.current()
+    call = None if trace is None else trace.call_of(ids)
+    if trace is not None and call is not None:
+        trace.joined.add((path, call.name))
+    return gathered_rows(path, ids)
 
 
 def gathered_rows(path: str, ids: jax.Array) -> GatheredRows | None:
@@ -122,14 +134,10 @@ def gathered_rows(path: str, ids: jax.Array) -> GatheredRows | None:
     call = trace.call_of(ids)
     assert call is not None, f"row-wise table {path} was given computed ids"
     prepared = trace.rows[path]
-    places = prepared.inverse.get(call.name)
-    if places is not None:
-        return GatheredRows(prepared.table, ids, prepared.rows, places)
     stack = prepared.stack
-    assert stack is not None, f"no places for {path}"
-    return GatheredRows(
-        prepared.table, ids, prepared.rows, None, stack, stack.lines[call.name]
-    )
+    line = None if stack is None else stack.lines.get(call.name)
+    places = prepared.inverse[call.name] if line is None else None
+    return GatheredRows(prepared.table, ids, prepared.rows, places, stack, line)
 
 
 @dataclass(frozen=True)
@@ -145,7 +153,7 @@ class GatheredRows:
     # [B, …] into the rows, arbitrary where there is no id; None if they are in `stack`.
     places: jax.Array | None
     stack: staging.StackedRows | None = None
-    line: int = 0  # of `stack.reads`
+    line: int | None = None  # of `stack.reads`
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -243,7 +251,7 @@ def _arrange(blocks: Sequence[ColumnBlock]) -> list[_Part]:
             key = "numbers", run
         else:
             run += 1
-            if block.stack is not None:
+            if block.stack is not None and block.line is not None:
                 table = block.stack.name, block.stack.table
                 # A table that two columns read is in two parts: the gradients of each
                 # are summed first, whether tables are stacked or not.
@@ -260,8 +268,10 @@ def _join(members: Sequence[tuple[int, ColumnBlock]]) -> _Part:
         joined = jnp.concatenate(arrays, axis=1) if len(arrays) > 1 else arrays[0]
         return _Numbers(joined, (first,))
     stack = block.stack
-    if stack is None:
+    if stack is None or block.line is None:
         ids, places = block.ids.reshape(1, -1), block.all_places.reshape(1, -1)
+        if stack is not None:
+            ids = jnp.where(ids < 0, -1, ids + stack.first)
         return _Reads(block.table, ids, block.rows, places, (first,))
     assert stack.reads is not None
     ids, places = stack.reads
