@@ -127,7 +127,8 @@ class TableStacks(Mapping[str, Any]):
 
     def by_table(self) -> dict[str, Any]:
         """Return all tables by name. Arrays on a device are split in one operation."""
-        return self._split(_split_rows)
+        found: dict[str, Any] = self._split(_split_rows)
+        return found
 
     def on_host(self) -> dict[str, Any]:
         """Return all tables by name, as views of memory of the host.
@@ -139,7 +140,8 @@ class TableStacks(Mapping[str, Any]):
         for leaf in jax.tree.leaves(self.arrays):
             if _has_values(leaf):
                 leaf.copy_to_host_async()
-        return self._split(_split_on_host)
+        found: dict[str, Any] = self._split(_split_on_host)
+        return found
 
     def with_arrays(self, arrays: dict[str, Any]) -> TableStacks:
         """Return the same tables with other arrays, by stack."""

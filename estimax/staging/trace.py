@@ -308,7 +308,7 @@ class TableRows:
 
     table: jax.Array  # [V, D], or the stack that the table is a part of
     rows: jax.Array  # [U, D]
-    # Call name -> [B, L] into rows, -1 for none; calls of `stack.lines` may be left out.
+    # Call name -> [B, L] into rows, -1 for none; not always those of `stack.lines`.
     inverse: Mapping[str, jax.Array]
     stack: StackedRows | None = None
 

@@ -23,8 +23,6 @@ from estimax.training.gradients import Gradients
 from estimax.training.model import Variables
 from estimax.training.table_rows import (
     Batch,
-    rows_by_stack,
-    rows_by_table,
     unique_ids,
 )
 from estimax.training.updates import UpdateKind, UpdatePlan, group_of
@@ -47,10 +45,7 @@ def apply_gradients(
     for index, group in enumerate(train_op.groups):
         mine = {n: g for n, g in every_grad.items() if group_of(updates, n) == index}
         # Clip params and rows together: a global norm is over all of them.
-        if group.clip is not None or group.optimizer.clip is not None:
-            # By table, since a norm adds the squares array by array.
-            split = rows_by_table(updates, batch, mine)
-            mine = rows_by_stack(updates, group.clipped(split))
+        mine = group.clipped(mine)
         optimizer = group.optimizer.unclipped
         held = _arrays_updated_whole(updates, index, state)
         if held:

@@ -133,18 +133,6 @@ def rows_by_table(
     return split
 
 
-def rows_by_stack(
-    updates: UpdatePlan, rows: Mapping[str, jax.Array]
-) -> dict[str, jax.Array]:
-    """Undo `rows_by_table`."""
-    joined = dict(rows)
-    for stack in updates.stacks:
-        if not stack.is_single and stack.tables[0] in joined:
-            parts = [joined.pop(name) for name in stack.tables]
-            joined[stack.name] = jnp.concatenate(parts)
-    return joined
-
-
 def _count_distinct(updates: UpdatePlan, batch: Batch, table: str) -> int:
     """Return the length of a table's segment in the distinct ids of its stack."""
     name = str(updates.tables[table].rows)

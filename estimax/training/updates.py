@@ -215,6 +215,8 @@ def _tables_to_stack(
             and name not in recording.model.row_variables
             # A rule of a user may look at the shape of what it updates.
             and has_stock_rule(train_op.groups[update.group].optimizer)
+            # A norm is a sum over tables, in their order.
+            and not _clips(train_op.groups[update.group])
         ):
             # XLA rounds a sum of gradients that it fuses with the update otherwise than
             # a gradient alone. So tables are together only if they are read alike: then
@@ -228,6 +230,10 @@ def _tables_to_stack(
         for part in _parts_below(names, recording.shapes.tables)
         if len(part) > 1
     ]
+
+
+def _clips(group: optimizers.Group) -> bool:
+    return group.clip is not None or group.optimizer.clip is not None
 
 
 def _parts_below(names: Sequence[str], shapes: Mapping[str, Any]) -> list[list[str]]:

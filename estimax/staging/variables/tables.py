@@ -140,6 +140,7 @@ def gathered_rows(path: str, ids: jax.Array) -> GatheredRows | None:
     return GatheredRows(prepared.table, ids, prepared.rows, places, stack, line)
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class GatheredRows:
     """A table in training, the rows of it that a batch needs, and each example's ids.
@@ -153,7 +154,8 @@ class GatheredRows:
     # [B, …] into the rows, arbitrary where there is no id; None if they are in `stack`.
     places: jax.Array | None
     stack: staging.StackedRows | None = None
-    line: int | None = None  # of `stack.reads`
+    # The line of `stack.reads`.
+    line: int | None = field(default=None, metadata={"static": True})
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -206,14 +208,14 @@ def side_by_side(blocks: Sequence[ColumnBlock]) -> jax.Array:
     """Concatenate blocks [B, D] to [B, N]; an example without an id gets zeros."""
     if not any(isinstance(block, GatheredRows) for block in blocks):
         return jnp.concatenate([*blocks], axis=1)  # type: ignore[list-item]
+    for block in blocks:
+        _check(block, blocks[0].shape[0])
     trace = staging.current()
     parts = _arrange(blocks)
     if (trace is not None and not trace.uses_kernels) or any(
         part.rows.dtype != jnp.float32 for part in parts
     ):
         return _by_xla(parts)
-    for block in blocks:
-        _check(block, blocks[0].shape[0])
     laid: jax.Array = _lay(parts)
     return laid
 
@@ -398,7 +400,7 @@ def _by_run(part: _Reads, found: jax.Array) -> dict[int, jax.Array]:
     sizes = np.diff([*firsts, len(part.starts)]).tolist()
     runs = jax.lax.split(found, sizes, axis=1)
     return {
-        part.starts[first]: run.reshape(run.shape[0], -1)
+        part.starts[first]: run.reshape(run.shape[0], run.shape[1] * width)
         for first, run in zip(firsts, runs, strict=True)
     }
 
@@ -436,7 +438,8 @@ def _look_up(tables: Sequence[_Reads]) -> jax.Array:
             rows=jnp.concatenate([table.rows for table in tables]),
             places=jnp.maximum(places, 0) + first[:, None],
         )
-    return _take_columns(joined).reshape(joined.ids.shape[1], -1)
+    lines, size = joined.ids.shape
+    return _take_columns(joined).reshape(size, lines * joined.width)
 
 
 def _take_columns(part: _Reads) -> jax.Array:
