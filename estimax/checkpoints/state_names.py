@@ -14,18 +14,20 @@ learning rate changed in the code therefore applies when the run resumes.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import NamedSharding
-from jax.tree_util import GetAttrKey, keystr
+from jax.tree_util import DictKey, GetAttrKey, keystr
 from numpy.typing import NDArray
 
 from estimax.core.errors import CheckpointError
 from estimax.core.state import TrainState
+from estimax.core.table_stacks import Tables, TableStacks, on_host
 from estimax.parallel.placement import put_on, table_of
 
 STEP = "global_step"
@@ -180,8 +182,59 @@ def fill_state(template: TrainState, arrays: Mapping[str, NDArray[Any]]) -> Trai
             return jax.random.wrap_key_data(data, impl=_key_impl(leaf))
         return _on_device(arrays[name], leaf.shape, _sharding(leaf))
 
-    new: TrainState = jax.tree_util.tree_map_with_path(fill, template)
-    return new
+    alone: TrainState = jax.tree_util.tree_map_with_path(
+        fill, replace(template, tables={}, slots={})
+    )
+    return replace(
+        alone,
+        tables=_fill_tables("tables", template.tables, arrays, fill),
+        slots=_fill_tables("slots", template.slots, arrays, fill),
+    )
+
+
+def _fill_tables(
+    field: str,
+    tables: Tables,
+    arrays: Mapping[str, NDArray[Any]],
+    fill: Callable[[KeyPath, Any], Any],
+) -> Tables:
+    """Return tables, or their slots, with those replaced that `arrays` contains."""
+    above = (GetAttrKey(field),)
+
+    def fill_leaf(stack: str, path: KeyPath, leaf: Any) -> Any:
+        assert isinstance(tables, TableStacks)
+        members = tables.layout.tables[stack]
+        # As if each table were an array of its own.
+        names = {table: (*above, DictKey(table), *path) for table in members}
+        if len(members) == 1:
+            return fill(names[members[0]], leaf)
+        known = {t: str(_name(p)) for t, p in names.items() if _name(p) in arrays}
+        if not known:
+            return leaf
+        # One buffer, into which the rows of each table are read.
+        joined = (
+            np.empty(leaf.shape, leaf.dtype)
+            if len(known) == len(members)
+            else np.array(leaf)
+        )
+        for table, name in known.items():
+            _, start, rows = tables.layout[table]
+            joined[start : start + rows] = arrays[name]
+        return _on_device(joined, leaf.shape, _sharding(leaf))
+
+    if not isinstance(tables, TableStacks):
+        filled: Tables = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: fill((*above, *path), leaf), dict(tables)
+        )
+        return filled
+    return tables.with_arrays(
+        {
+            stack: jax.tree_util.tree_map_with_path(
+                functools.partial(fill_leaf, stack), of_stack
+            )
+            for stack, of_stack in tables.arrays.items()
+        }
+    )
 
 
 def _with_slots_renamed(
@@ -219,6 +272,8 @@ def _variable_at_end(parts: list[str], known: set[str]) -> tuple[str, str]:
 
 
 def _named_leaves(state: TrainState) -> Iterator[tuple[str, Any]]:
+    # A checkpoint holds each table of a stack under its own name.
+    state = replace(state, tables=on_host(state.tables), slots=on_host(state.slots))
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         name = _name(path)
         if name is not None:

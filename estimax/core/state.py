@@ -7,22 +7,25 @@ from typing import Any
 
 import jax
 
+from estimax.core.table_stacks import Tables
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TrainState:
     """Step counter, variables, optimizer state and random key.
 
-    `params` and `model_state` are Flax trees. `tables` and `slots` are flat dicts by
-    variable name, because embedding tables are updated row by row, not as a tree.
+    `params` and `model_state` are Flax trees. `tables` and `slots` are mappings by
+    variable name, because embedding tables are updated row by row, not as a tree:
+    dicts, or `TableStacks`, whose tables share a few arrays.
     """
 
     step: jax.Array  # int32 scalar: number of steps done
     params: Any  # trained variables, embedding tables excepted
-    tables: dict[str, jax.Array]  # embedding tables by name, each [V, D]
+    tables: Tables  # embedding tables by name, each [V, D]
     model_state: Any  # batch statistics and other collections that are not trained
     opt_state: Any  # of `params`, one entry per optimizer group
-    slots: dict[str, dict[str, jax.Array]]  # table name -> slot name -> [V, D]
+    slots: Tables  # table name -> slot name -> [V, D]
     key: jax.Array  # random key of the run; each step folds its number into it
     # Moving averages of trained variables by name, if the run keeps them.
     averages: dict[str, jax.Array] = field(default_factory=dict)

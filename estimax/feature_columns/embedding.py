@@ -145,7 +145,7 @@ class EmbeddingColumn(WrapperColumn):
         ids = self.categorical_column.ids(features, self._out_of_range)
         if ids.weights is not None or ids.ids.shape[1:] != (1,):
             return None
-        return variables.gathered_rows(self._place.path(layer), ids.ids)
+        return variables.rows_to_join(self._place.path(layer), ids.ids)
 
     def _combine_rows(self, layer: nn.Module, ids: Ids, trainable: bool) -> jax.Array:
         """Look up ids [..., L], and combine their rows to [..., dimension]."""

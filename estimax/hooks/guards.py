@@ -21,6 +21,7 @@ import numpy as np
 
 from estimax import checkpoints
 from estimax.core.errors import NanLossError
+from estimax.core.table_stacks import on_host
 from estimax.hooks.fetching import names_in
 from estimax.hooks.hook import (
     NEVER,
@@ -105,7 +106,8 @@ class NanTensorHook(Hook):
         # computed before the last update, so look at the variables themselves.
         if context.state is None or self._timer.last_triggered_step() == context.step:
             return
-        variables = {**_named(context.state.params), **_named(context.state.tables)}
+        tables = _named(on_host(context.state.tables))
+        variables = {**_named(context.state.params), **tables}
         bad = checkpoints.first_nan(variables)
         if bad is not None:
             self._report(context, f"{bad} holds NaN")
@@ -145,7 +147,8 @@ def _named(tree: object) -> dict[str, np.ndarray]:
     named = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         name = jax.tree_util.keystr(path, simple=True, separator="/")
-        if leaf.is_fully_addressable or leaf.is_fully_replicated:
+        is_host = isinstance(leaf, np.ndarray)
+        if is_host or leaf.is_fully_addressable or leaf.is_fully_replicated:
             named[name] = np.asarray(leaf)
             continue
         for shard in leaf.addressable_shards:

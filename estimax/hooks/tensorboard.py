@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import ConfigError
 from estimax.core.state import TrainState
+from estimax.core.table_stacks import on_host
 from estimax.hooks import summary
 from estimax.hooks.hook import (
     NEVER,
@@ -167,11 +168,13 @@ class SummarySaverHook(Hook):
 
 
 def _samples(state: TrainState) -> Iterator[tuple[str, NDArray[Any]]]:
-    trees = (state.params, state.tables)
+    trees = (state.params, on_host(state.tables))
     rows = dict(state.row_counts)  # of tables that have padding on a mesh
     for path, leaf in jax.tree_util.tree_leaves_with_path(trees):
         # A table that is sharded over processes is whole in none of them.
-        is_here = leaf.is_fully_addressable or leaf.is_fully_replicated
+        is_here = isinstance(leaf, np.ndarray) or (
+            leaf.is_fully_addressable or leaf.is_fully_replicated
+        )
         if 0 < leaf.size <= _MOST_ELEMENTS and is_here:
             name = jax.tree_util.keystr(path[1:], simple=True, separator="/")
             values = np.asarray(leaf)

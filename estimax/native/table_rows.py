@@ -1,7 +1,7 @@
 """Embedding lookups, gradient sums and table updates by kernels that XLA calls.
 
     if table_rows.has_lookup_kernels():
-        laid = table_rows.concat_rows([(table, ids), ...])      # [B, N]
+        laid = table_rows.concat_rows([(table, ids, starts), ...])      # [B, N]
 
 On a CPU, XLA gathers the rows of each table into an array, selects the rows of each
 example, concatenates them, and does the reverse for the gradient. Each of these passes
@@ -73,30 +73,38 @@ class AdamNumbers(NamedTuple):
     shrinkage: Any  # by which part of itself the table shrinks first; usually 0
 
 
-def concat_rows(parts: Sequence[tuple[jax.Array, jax.Array]]) -> jax.Array:
+def concat_rows(
+    parts: Sequence[tuple[jax.Array, jax.Array, Sequence[int]]],
+) -> jax.Array:
     """Return the rows of several tables side by side.
 
     Args:
-      parts: Pairs of a table, float32 [V, D] with V > 0, and ids, int32 [B]. A negative
+      parts: Each is a table, float32 [V, D] with V > 0; ids, int32 [n, B]; and n
+        columns of the result, at which the rows of each line of ids begin. A negative
         id gives zeros, an id beyond the table gives the last row.
 
     Returns:
-      float32 [B, N], where N is the sum of the widths of the tables.
+      float32 [B, N], where N is the sum of the widths, n times D, of all parts. Each
+      column must be in one part.
     """
-    size = parts[0][1].shape[0]
-    for table, ids in parts:
+    size, filled = parts[0][1].shape[1], np.zeros(0, np.int64)
+    arguments: list[Any] = []
+    for table, ids, starts in parts:
         _check("table", table, np.float32, (None, None))
-        _check("ids", ids, np.int32, (size,))
+        _check("ids", ids, np.int32, (len(starts), size))
         if size and not table.shape[0]:
             raise ValueError("table: expected at least one row")
-    width = sum(table.shape[1] for table, _ in parts)
-    arguments = [array for part in parts for array in part]
-    return _call("estimax_lay_rows", (size, width), *arguments)
+        columns = np.add.outer(starts, np.arange(table.shape[1])).reshape(-1)
+        filled = np.concatenate([filled, columns])
+        arguments += [table, ids, jnp.asarray(np.array(starts, np.int32))]
+    if not np.array_equal(np.sort(filled), np.arange(filled.size)):
+        raise ValueError("starts: expected each column of the result once")
+    return _call("estimax_lay_rows", (size, filled.size), *arguments)
 
 
 def sum_row_gradients(
     grads: jax.Array,
-    start: int,
+    starts: Sequence[int],
     ids: jax.Array,
     places: jax.Array,
     shape: tuple[int, int],
@@ -106,21 +114,22 @@ def sum_row_gradients(
 
     Args:
       grads: Gradient of the result of `concat_rows`, float32 [B, N].
-      start: The first column of the table in it.
-      ids: int32 [B]; an example with a negative id adds nothing.
-      places: int32 [B]; the row of the result that each example adds to.
+      starts: The n columns in it at which the rows of the table begin.
+      ids: int32 [n, B]; an example with a negative id adds nothing.
+      places: int32 [n, B]; the row of the result that each example adds to.
       shape: The shape of the result, [U, D].
       after: The result of `concat_rows`. The kernel does not read it. It makes XLA run
         the lookup before the update that uses these sums; otherwise XLA would copy the
         tables, because it could not update them in place.
     """
     _check("grads", grads, np.float32, (None, None))
-    _check("ids", ids, np.int32, (grads.shape[0],))
-    _check("places", places, np.int32, (grads.shape[0],))
-    if not 0 <= start <= start + shape[1] <= grads.shape[1]:
-        raise ValueError(f"columns {start}+{shape[1]} are not in {grads.shape}")
-    first = jnp.full(1, start, jnp.int32)
-    return _call("estimax_add_rows", shape, grads, first, ids, places, after)
+    _check("ids", ids, np.int32, (len(starts), grads.shape[0]))
+    _check("places", places, np.int32, (len(starts), grads.shape[0]))
+    for start in starts:
+        if not 0 <= start <= start + shape[1] <= grads.shape[1]:
+            raise ValueError(f"columns {start}+{shape[1]} are not in {grads.shape}")
+    firsts = jnp.asarray(np.array(starts, np.int32))
+    return _call("estimax_add_rows", shape, grads, firsts, ids, places, after)
 
 
 def update_adagrad(
@@ -228,20 +237,28 @@ def _lookups_agree(kernels: ModuleType) -> bool:
     """Return whether lookups in two tiny tables and gradients agree with NumPy."""
     numbers = np.arange(12, dtype=np.float32).reshape(4, 3)
     tables = [numbers, np.eye(5, dtype=np.float32)]
-    ids = [np.array([3, -1, 0], np.int32), np.array([4, 4, 9], np.int32)]
-    places = np.array([1, 1, 0], np.int32)
+    # The second table has two columns, with the first table between them.
+    ids = [
+        np.array([[3, -1, 0]], np.int32),
+        np.array([[4, 4, 9], [1, 2, -1]], np.int32),
+    ]
+    starts = [(5,), (0, 8)]
+    places = np.array([[1, 1, 0], [2, 1, 0]], np.int32)
 
     def by_kernels(tables: Any, ids: Any, places: Any) -> Any:
-        laid = concat_rows(list(zip(tables, ids, strict=True)))
-        return laid, sum_row_gradients(laid, 3, ids[1], places, (2, 5), laid)
+        laid = concat_rows(list(zip(tables, ids, starts, strict=True)))
+        return laid, sum_row_gradients(laid, starts[1], ids[1], places, (3, 5), laid)
 
-    rows = [
-        np.where(which[:, None] >= 0, table[np.minimum(which, len(table) - 1)], 0)
-        for table, which in zip(tables, ids, strict=True)
-    ]
-    laid = np.concatenate(rows, axis=1)
-    sums = np.zeros((2, 5), np.float32)
-    np.add.at(sums, places, laid[:, 3:])
+    laid = np.zeros((3, 13), np.float32)
+    for table, lines, firsts in zip(tables, ids, starts, strict=True):
+        for which, first in zip(lines, firsts, strict=True):
+            rows = table[np.minimum(which, len(table) - 1)]
+            laid[:, first : first + rows.shape[1]] = np.where(
+                which[:, None] < 0, 0, rows
+            )
+    sums = np.zeros((3, 5), np.float32)
+    np.add.at(sums, places[0], laid[:, :5])
+    np.add.at(sums, places[1][:2], laid[:2, 8:])
     return _agree(by_kernels, (laid, sums), tables, ids, places)
 
 

@@ -49,6 +49,23 @@ def keeps_other_rows(optimizer: Optimizer) -> bool:
     return type(optimizer.rule) in (GradientDescentRule, AdagradRule)
 
 
+def has_stock_rule(optimizer: Optimizer) -> bool:
+    """Return whether an optimizer updates every number by itself, by a rule of ours.
+
+    Then tables may be updated as parts of one array. A rule that a user wrote may
+    depend on the shape of the table.
+
+    Args:
+      optimizer: An estimax optimizer.
+
+    Example:
+      >>> from estimax.optimizers import Adagrad
+      >>> has_stock_rule(Adagrad(0.1))
+      True
+    """
+    return type(optimizer.rule).__module__ == Rule.__module__
+
+
 def init_slots(optimizer: Optimizer, table: jax.Array) -> Slots:
     """Return the initial slots of a table.
 
@@ -79,6 +96,7 @@ def update_rows(
     step: jax.Array | int,
     *,
     in_place: bool = True,
+    is_sorted: bool = True,
 ) -> tuple[jax.Array, Slots]:
     """Update some rows of a table by their gradients.
 
@@ -97,6 +115,8 @@ def update_rows(
       step: The number of updates before this one.
       in_place: Whether a native kernel may be used, which exists for Adagrad and Adam
         on a CPU and knows one device only.
+      is_sorted: Whether the ids are sorted. If not, those of rows still ascend, with
+        padding in between.
 
     Returns:
       The new table and slots.
@@ -115,9 +135,9 @@ def update_rows(
     rate = optimizer.learning_rate_at(step)
     given = (table, slots, unique_ids, row_grads)
     by_xla = (
-        partial(_update_gathered, rule, rate, step)
+        partial(_update_gathered, rule, rate, step, is_sorted)
         if optimizer.has_rows
-        else partial(_update_scattered, optimizer, step)
+        else partial(_update_scattered, optimizer, step, is_sorted)
     )
     by_kernel = _kernel_for(rule, rate, step, *given) if in_place else None
     if by_kernel is None:
@@ -213,13 +233,16 @@ def sum_duplicates(
     return unique, sums
 
 
-def gather_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
-    """Return the rows of a table for sorted ids.
+def gather_rows(
+    table: jax.Array, ids: jax.Array, *, is_sorted: bool = True
+) -> jax.Array:
+    """Return the rows of a table for distinct ids.
 
     Args:
       table: The table [V, D].
       ids: Sorted ids [U], not negative. Padding ids of V or more read the last row,
         which the caller must ignore.
+      is_sorted: Whether the ids are sorted, which some devices make use of.
 
     Returns:
       The rows [U, D].
@@ -229,7 +252,7 @@ def gather_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
       [[1.0], [2.0]]
     """
     return table.at[ids].get(
-        mode="clip", indices_are_sorted=True, wrap_negative_indices=False
+        mode="clip", indices_are_sorted=is_sorted, wrap_negative_indices=False
     )
 
 
@@ -237,31 +260,32 @@ def _update_gathered(
     rule: Rule,
     rate: jax.Array,
     step: jax.Array | int,
+    is_sorted: bool,
     table: jax.Array,
     slots: Slots,
     unique_ids: jax.Array,
     row_grads: jax.Array,
 ) -> tuple[jax.Array, Slots]:
-    rows = gather_rows(table, unique_ids)
-    row_slots = {name: gather_rows(slot, unique_ids) for name, slot in slots.items()}
+    gather = partial(gather_rows, ids=unique_ids, is_sorted=is_sorted)
+    scatter = partial(_scatter, ids=unique_ids, is_sorted=is_sorted)
+    rows = gather(table)
+    row_slots = {name: gather(slot) for name, slot in slots.items()}
     rows, row_slots = update_array(rule, row_grads, rows, row_slots, rate, step)
-    new_slots = {
-        name: _scatter(slot, unique_ids, row_slots[name])
-        for name, slot in slots.items()
-    }
-    return _scatter(table, unique_ids, rows), new_slots
+    new_slots = {n: scatter(slot, rows=row_slots[n]) for n, slot in slots.items()}
+    return scatter(table, rows=rows), new_slots
 
 
 def _update_scattered(
     optimizer: Optimizer,
     step: jax.Array | int,
+    is_sorted: bool,
     table: jax.Array,
     slots: Slots,
     unique_ids: jax.Array,
     row_grads: jax.Array,
 ) -> tuple[jax.Array, Slots]:
     touched = jnp.zeros(table.shape[0], bool).at[unique_ids].set(True, mode="drop")
-    grads = _scatter(jnp.zeros_like(table), unique_ids, row_grads)
+    grads = _scatter(jnp.zeros_like(table), unique_ids, row_grads, is_sorted)
     return update_touched(optimizer, table, slots, touched, grads, step)
 
 
@@ -334,11 +358,13 @@ def _update_adam(
     return table, {"m": m, "v": v}
 
 
-def _scatter(table: jax.Array, ids: jax.Array, rows: jax.Array) -> jax.Array:
+def _scatter(
+    table: jax.Array, ids: jax.Array, rows: jax.Array, is_sorted: bool = True
+) -> jax.Array:
     return table.at[ids].set(
         rows.astype(table.dtype),
         mode="drop",
-        indices_are_sorted=True,
+        indices_are_sorted=is_sorted,
         unique_indices=True,
         wrap_negative_indices=False,
     )

@@ -10,6 +10,7 @@ the batch with the place of every id among them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +25,14 @@ from estimax.core.raw_values import as_raw, is_plain
 from estimax.core.sparse import Ids, Sparse
 from estimax.core.strings import Strings
 from estimax.native.distinct import distinct_ids
-from estimax.staging.trace import HostCall, NestedKey, Origin, Raw, wide_error
+from estimax.staging.trace import (
+    HostCall,
+    NestedKey,
+    Origin,
+    Raw,
+    StackReads,
+    wide_error,
+)
 
 RawBatch = Mapping[Origin, Raw]
 Int32s = NDArray[np.int32]
@@ -37,14 +45,18 @@ class PreparedBatch(NamedTuple):
     Attributes:
       raw: Features and labels that the model reads as they are, by name.
       staged: Results of host transforms, by the name of the call.
-      unique: Distinct ids of each row group, sorted and padded; see `make_unique`.
-      inverse: For each row group and call, the place of every id in `unique`.
+      unique: Distinct ids of each row group, sorted and padded; see `make_unique`. The
+        ids of stacked tables are rows of their stack; see `RowStack`.
+      inverse: For each row group and call, the place of every id in `unique`. Calls
+        whose places are in `reads` are left out.
+      reads: For each stack, its reads of one id per example; see `StackReads`.
     """
 
     raw: dict[str, Any]
     staged: dict[str, Any]
     unique: dict[str, Any] = {}  # noqa: RUF012 - never changed
     inverse: dict[str, dict[str, Any]] = {}  # noqa: RUF012
+    reads: dict[str, StackReads] = {}  # noqa: RUF012
 
 
 class AccumulatedBatch(NamedTuple):
@@ -71,6 +83,21 @@ class RowGroup:
 
 
 @dataclass(frozen=True)
+class RowStack:
+    """Tables that are one array, whose distinct ids are one list.
+
+    Each table has a segment of fixed length in the list: the distinct ids of its row
+    group as rows of the stack, padded with `rows`, which is no row. Ids ascend, if
+    padding is left out.
+    """
+
+    name: str
+    members: tuple[tuple[str, int], ...]  # row group and first row of each table
+    rows: int  # of the stack
+    has_lines: bool  # whether its calls give one id per example; see `StackReads`
+
+
+@dataclass(frozen=True)
 class HostPlan:
     """The work of a model on the host in one mode; runs in the input thread.
 
@@ -86,10 +113,14 @@ class HostPlan:
     raw: tuple[Origin, ...]
     calls: tuple[HostCall, ...]
     groups: tuple[RowGroup, ...] = ()
+    stacks: tuple[RowStack, ...] = ()
     is_eager: bool = False
     defaults: tuple[tuple[Origin, Any], ...] = ()
     forwarded: tuple[device_dtypes.Forwarded, ...] = ()
     parts: int = 1
+    # Groups whose distinct ids the step reads by themselves, as no stack has them or
+    # not for all of their tables.
+    alone: frozenset[str] = frozenset()
 
     def prepare(
         self, batch: RawBatch, count: int = 1, agree: Agree | None = None
@@ -109,11 +140,12 @@ class HostPlan:
         if not self.groups:
             return prepared
         ids = {
-            group.name: {name: _ids_of(prepared.staged[name]) for name in group.calls}
+            group.name: {name: ids_of(prepared.staged[name]) for name in group.calls}
             for group in self.groups
         }
         unique, inverse = make_unique(ids, self._vocabularies, count, self.parts)
-        return prepared._replace(unique=unique, inverse=inverse)
+        unique, prepared = self._stack(prepared, unique, inverse, count)
+        return prepared._replace(unique=unique)
 
     def prepare_parts(
         self, batches: Sequence[RawBatch], agree: Agree | None = None
@@ -126,25 +158,23 @@ class HostPlan:
         # updated once, by the sum of its gradients.
         ids = {
             group.name: {
-                f"{index}/{name}": _ids_of(part.staged[name])
+                f"{index}/{name}": ids_of(part.staged[name])
                 for index, part in enumerate(parts)
                 for name in group.calls
             }
             for group in self.groups
         }
         unique, inverse = make_unique(ids, self._vocabularies, 1, self.parts)
-        with_inverse = (
-            part._replace(
-                inverse={
-                    group.name: {
-                        n: inverse[group.name][f"{index}/{n}"] for n in group.calls
-                    }
-                    for group in self.groups
+        stacked = unique
+        for index, part in enumerate(parts):
+            of_part = {
+                group.name: {
+                    n: inverse[group.name][f"{index}/{n}"] for n in group.calls
                 }
-            )
-            for index, part in enumerate(parts)
-        )
-        return AccumulatedBatch(tuple(with_inverse), unique)
+                for group in self.groups
+            }
+            stacked, parts[index] = self._stack(part, unique, of_part, 1)
+        return AccumulatedBatch(tuple(parts), stacked)
 
     @cached_property
     def origins(self) -> frozenset[Origin]:
@@ -160,6 +190,48 @@ class HostPlan:
     @cached_property
     def _raw(self) -> tuple[tuple[str, Origin], ...]:
         return tuple((origin.name, origin) for origin in self.raw)
+
+    def _stack(
+        self,
+        prepared: PreparedBatch,
+        unique: dict[str, Int32s],
+        inverse: dict[str, dict[str, Int32s]],
+        count: int,
+    ) -> tuple[dict[str, Int32s], PreparedBatch]:
+        """Return the distinct ids by stack, and the batch with places in them.
+
+        Groups that are in no stack keep their own.
+        """
+        if not self.stacks:
+            return unique, prepared._replace(inverse=inverse)
+        groups = {group.name: group for group in self.groups}
+        found = {name: ids for name, ids in unique.items() if name in self.alone}
+        reads = {}
+        with_inverse = set(self.alone)
+        for stack in self.stacks:
+            found[stack.name] = stack_ids(stack, unique, self._vocabularies, count)
+            lines = read_lines(stack, groups) if stack.has_lines else []
+            # A dense feature [B, 1] may be [B, 2] in the next batch.
+            if not lines or not all(_is_line(prepared.staged[c]) for _, c in lines):
+                with_inverse.update(group for group, _ in stack.members)
+                continue
+            ends = itertools.accumulate(
+                len(unique[name]) // count for name, _ in stack.members
+            )
+            starts = [0, *ends]
+            rows = _lines(
+                [ids_of(prepared.staged[call]) for _, call in lines],
+                [stack.members[member][1] for member, _ in lines],
+                count,
+            )
+            places = _lines(
+                [inverse[stack.members[m][0]][call] for m, call in lines],
+                [starts[member] for member, _ in lines],
+                count,
+            )
+            reads[stack.name] = StackReads(rows, places)
+        kept = {name: of for name, of in inverse.items() if name in with_inverse}
+        return found, prepared._replace(inverse=kept, reads=reads)
 
     @cached_property
     def _vocabularies(self) -> dict[str, int]:
@@ -337,6 +409,60 @@ def make_unique(
     return unique, inverse
 
 
+def read_lines(
+    stack: RowStack, groups: Mapping[str, RowGroup]
+) -> list[tuple[int, str]]:
+    """Return the member of a stack, and the call, of each line of its `StackReads`."""
+    return [
+        (member, call)
+        for member, (group, _) in enumerate(stack.members)
+        for call in groups[group].calls
+    ]
+
+
+def _is_line(staged: Any) -> bool:
+    """Return whether the result of a call is one id for each example, [B, 1]."""
+    ids = ids_of(staged)
+    return ids.ndim == 2 and ids.shape[1] == 1
+
+
+def _lines(columns: Sequence[Int32s], firsts: Sequence[int], count: int) -> Int32s:
+    """Return columns [count · B, 1] as lines [count · n, B], each with a number added.
+
+    Negative numbers stay -1.
+    """
+    joined = np.concatenate(columns, axis=1).reshape(count, -1, len(columns))
+    lines = np.ascontiguousarray(joined.transpose(0, 2, 1))
+    is_missing = lines < 0
+    lines += np.array(firsts, np.int32)[:, None]
+    lines[is_missing] = -1
+    return lines.reshape(count * len(columns), -1)
+
+
+def stack_ids(
+    stack: RowStack,
+    unique: Mapping[str, Int32s],
+    vocabularies: Mapping[str, int],
+    count: int = 1,
+) -> Int32s:
+    """Return the distinct ids of a stack's tables as rows of the stack.
+
+    >>> unique = {"a": np.array([1, 4], np.int32), "b": np.array([0, 2], np.int32)}
+    >>> stack = RowStack("s", (("a", 0), ("b", 4)), rows=9, has_lines=True)
+    >>> stack_ids(stack, unique, {"a": 4, "b": 5})
+    array([1, 9, 4, 6], dtype=int32)
+    """
+    parts = [unique[name].reshape(count, -1) for name, _ in stack.members]
+    lengths = [part.shape[1] for part in parts]
+    ids = np.concatenate(parts, axis=1)
+    starts = np.array([first for _, first in stack.members], np.int32)
+    sizes = np.array([vocabularies[name] for name, _ in stack.members], np.int32)
+    is_padding = ids >= sizes.repeat(lengths)
+    ids += starts.repeat(lengths)
+    ids[is_padding] = stack.rows
+    return ids.reshape(-1)
+
+
 def _round_up(distinct: Int32s, parts: int, padding: int) -> Int32s:
     """Return ids [count, U] with padding, so that U is a multiple of `parts`."""
     missing = -distinct.shape[1] % parts
@@ -380,7 +506,8 @@ def _split_places(places: Int32s, calls: IdsOfCalls) -> dict[str, Int32s]:
     return result
 
 
-def _ids_of(staged: Any) -> NDArray[np.int32]:
+def ids_of(staged: Any) -> NDArray[np.int32]:
+    """Return the ids in the result of a call: of `Ids`, or the result itself."""
     ids: NDArray[np.int32] = staged.ids if isinstance(staged, Ids) else staged
     return ids
 

@@ -213,6 +213,8 @@ class Trace:
         # Set by `training/model.py`; see `apply` there.
         self.row_zeros: Mapping[str, Sequence[jax.Array]] = {}
         self.cuts_lookups = False
+        # Pairs of a table and a call that `variables.side_by_side` reads in training.
+        self.joined: set[tuple[str, str]] = set()
         # Filled by `feature_columns/embed_layers.py`: large tables of `nn.Embed`.
         self.embeds: set[str] = set()
         # On a mesh: how the rows of a sharded table are read, by its name; and whether
@@ -302,15 +304,60 @@ class Lookup:
     call: HostCall | None  # None if the ids were computed on the device
     ids: Any
     trainable: bool
+    # Whether a layer reads it together with its other columns in training; see
+    # `variables.side_by_side`.
+    is_joined: bool = False
 
 
 @dataclass(frozen=True)
 class TableRows:
     """A table, the rows of it that a batch needs, and the place of each id there."""
 
-    table: jax.Array  # [V, D]
+    table: jax.Array  # [V, D], or the stack that the table is a part of
     rows: jax.Array  # [U, D]
-    inverse: Mapping[str, jax.Array]  # call name -> [B, L] into rows, -1 for none
+    # Call name -> [B, L] into rows, -1 for none; not always those of `stack.lines`.
+    inverse: Mapping[str, jax.Array]
+    stack: StackedRows | None = None
+
+
+class StackReads(NamedTuple):
+    """What all columns with one id per example read from a stack, as two arrays.
+
+    A line is a read of `host_plan.read_lines`. One array of many lines, and not many
+    arrays: the program does not grow with the columns.
+
+    Attributes:
+      rows: The rows of the stack, int32 [n, B]; -1 where an example has no id.
+      places: The places of those rows in the distinct ids of the stack, [n, B];
+        arbitrary where there is no id.
+    """
+
+    rows: Any
+    places: Any
+
+
+@dataclass(frozen=True)
+class StackedRows:
+    """The rows of all tables of a stack that a batch needs, and one table of them.
+
+    Attributes:
+      name: The name of the stack.
+      table: The name of the table.
+      rows: The rows of the batch [U, D], of all tables.
+      first: The row of the stack at which the table begins.
+      place: The row of `rows` at which those of the table begin.
+      reads: For columns with one id per example: rows of the stack and places in
+        `rows`, [n, B] each; see `StackReads`. None if there are none.
+      lines: The line of the table's calls in them.
+    """
+
+    name: str
+    table: str
+    rows: jax.Array
+    first: int
+    place: int
+    reads: StackReads | None
+    lines: Mapping[str, int]
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,20 @@ import jax.numpy as jnp
 
 from estimax import optimizers, parallel
 from estimax.core.state import TrainState
+from estimax.core.table_stacks import (
+    StackLayout,
+    Tables,
+    TableStacks,
+    stack_arrays,
+    with_stack_arrays,
+)
 from estimax.parallel import Placement
 from estimax.training.gradients import Gradients
 from estimax.training.model import Variables
-from estimax.training.table_rows import Batch, unique_ids
+from estimax.training.table_rows import (
+    Batch,
+    unique_ids,
+)
 from estimax.training.updates import UpdateKind, UpdatePlan, group_of
 
 
@@ -26,8 +36,9 @@ def apply_gradients(
 ) -> TrainState:
     """Return the state with updated variables, optimizer states and slots."""
     row_grads, touched = found.rows, found.touched
-    params, tables = dict(state.params), dict(state.tables)
-    opt_state, slots = dict(state.opt_state), dict(state.slots)
+    params, tables = dict(state.params), stack_arrays(state.tables)
+    opt_state, slots = dict(state.opt_state), stack_arrays(state.slots)
+    stacks = {stack.name: stack for stack in updates.stacks}
     every_grad = {**found.whole["params"], **found.whole["tables"], **row_grads}
     step = _step_after_loss(found.loss, state.step)
     train_op = updates.train_op.with_rates(found.rates)
@@ -56,13 +67,14 @@ def apply_gradients(
             unique = (
                 found.unique[name]
                 if name in found.unique
-                else unique_ids(updates, batch, name)
+                else unique_ids(updates, batch, stacks[name])
             )
             tables[name], slots[name] = _update_rows(
                 updates.placement,
                 name,
                 optimizer,
                 (tables[name], slots[name], unique, mine[name], state.step),
+                is_sorted=name not in stacks or stacks[name].is_single,
             )
         for name in [name for name in mine if name in touched]:
             tables[name], slots[name] = optimizers.update_touched(
@@ -74,7 +86,11 @@ def apply_gradients(
                 state.step,
             )
     return replace(
-        state, params=params, tables=tables, opt_state=opt_state, slots=slots
+        state,
+        params=params,
+        tables=with_stack_arrays(state.tables, tables),
+        opt_state=opt_state,
+        slots=with_stack_arrays(state.slots, slots),
     )
 
 
@@ -97,11 +113,15 @@ def _update_rows(
     name: str,
     optimizer: optimizers.Optimizer,
     arguments: tuple[Any, ...],
+    *,
+    is_sorted: bool,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Call `optimizers.update_rows`: once, or on each device for its block."""
     # XLA cannot partition the native kernels that update rows in place.
     in_place = placement.is_one_device
-    update = partial(optimizers.update_rows, optimizer, in_place=in_place)
+    update = partial(
+        optimizers.update_rows, optimizer, in_place=in_place, is_sorted=is_sorted
+    )
     if name in placement.rows:
         return parallel.update_rows(placement, name, update, *arguments)
     return update(*arguments)
@@ -117,12 +137,23 @@ def init_groups(updates: UpdatePlan, state: TrainState | Variables) -> dict[str,
     return states
 
 
-def init_slots(updates: UpdatePlan, tables: dict[str, Any]) -> dict[str, Any]:
+def init_slots(updates: UpdatePlan, tables: Tables) -> Tables:
     """Return the first slots of the tables that are updated by row."""
-    return {
-        name: optimizers.init_slots(_optimizer_of(updates, name), tables[name])
-        for name in updates.tables_by(UpdateKind.ROWS, UpdateKind.MASKED)
+    arrays = stack_arrays(tables)
+    slots = {
+        stack.name: optimizers.init_slots(
+            updates.optimizer(stack.group), arrays[stack.name]
+        )
+        for stack in updates.stacks
     }
+    slots |= {
+        name: optimizers.init_slots(_optimizer_of(updates, name), arrays[name])
+        for name in updates.tables_by(UpdateKind.MASKED)
+    }
+    if updates.layout is None:
+        return slots
+    ranges = {n: mine for n, mine in updates.layout.items() if mine.stack in slots}
+    return TableStacks(slots, StackLayout(ranges))
 
 
 def _arrays_updated_whole(
@@ -131,7 +162,8 @@ def _arrays_updated_whole(
     """Return the arrays that a group updates whole: its params and its optax tables."""
     params = {n: v for n, v in state.params.items() if updates.param_groups[n] == index}
     whole = updates.tables_by(UpdateKind.WHOLE)
-    tables = {n: state.tables[n] for n in whole if updates.tables[n].group == index}
+    arrays = stack_arrays(state.tables)  # these tables are in no stack
+    tables = {n: arrays[n] for n in whole if updates.tables[n].group == index}
     return params | tables
 
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from estimax import optimizers
 from estimax.core.state import TrainState
+from estimax.core.table_stacks import by_table, stack_arrays
 from estimax.staging import OUT_OF_RANGE
 from estimax.staging.host_plan import AccumulatedBatch, PreparedBatch
 from estimax.training.max_pooling import with_fast_max_pooling
@@ -26,6 +27,7 @@ from estimax.training.table_rows import (
     gather_rows,
     looked_up_ids,
     row_zeros,
+    rows_by_table,
     rows_for_lookups,
     sum_equal_ids,
     sum_over_processes,
@@ -41,7 +43,7 @@ class Gradients(NamedTuple):
 
     loss: jax.Array
     whole: dict[str, Any]  # with respect to params and to whole tables
-    rows: dict[str, jax.Array]  # with respect to gathered rows, by table
+    rows: dict[str, jax.Array]  # with respect to gathered rows, by stack
     touched: dict[str, jax.Array]  # table -> [V] booleans
     model_state: Any
     # The learning rates that the model computed, by the index of the optimizer group.
@@ -67,7 +69,8 @@ def compute_gradients(
 
     def of_part(state: TrainState, part: PreparedBatch) -> tuple[Gradients, Outputs]:
         def loss_fn(trained: Any, rows: Any, zeros: Any) -> tuple[jax.Array, Any]:
-            applied = _apply(updates, state, trained, rows, part, zeros)
+            split = rows_by_table(updates, batch, rows)
+            applied = _apply(updates, state, trained, (rows, split), part, zeros)
             return applied.spec.loss, (
                 applied.model_state,
                 named_values(applied),
@@ -106,17 +109,18 @@ def apply_in_training(
     """
     trained = _arrays_with_gradient(updates, state)
     rows = gather_rows(updates, state, batch)
+    split = rows_by_table(updates, batch, rows)
     if isinstance(batch, AccumulatedBatch):
         parts = batch.parts
         state, batch = for_part(state, place % len(parts)), parts[place]
-    return _apply(updates, state, trained, rows, batch)
+    return _apply(updates, state, trained, (rows, split), batch)
 
 
 def _apply(
     updates: UpdatePlan,
     state: TrainState,
     trained: Any,
-    rows: Any,
+    rows: tuple[Any, Any],  # by stack and by table
     batch: PreparedBatch,
     zeros: Any = None,
 ) -> Applied:
@@ -128,7 +132,7 @@ def _apply(
         updates.placement,
         # The key of a step depends on its number alone: a resumed run repeats it.
         key=jax.random.fold_in(state.key, state.step),
-        rows=rows_for_lookups(updates, state, rows, batch),
+        rows=rows_for_lookups(updates, state, rows[0], batch, rows[1]),
         row_zeros=zeros,
     )
 
@@ -140,14 +144,16 @@ def _arrays_with_gradient(
     groups = updates.param_groups
     params = {n: v for n, v in state.params.items() if groups[n] is not None}
     whole = updates.tables_by(UpdateKind.WHOLE, UpdateKind.MASKED)
-    tables = {name: state.tables[name] for name in whole if name not in by_row}
+    # Only tables that are updated by row are stacked: these are alone.
+    arrays = stack_arrays(state.tables)
+    tables = {name: arrays[name] for name in whole if name not in by_row}
     return {"params": params, "tables": tables}
 
 
 def _replace_trained(state: TrainState, trained: dict[str, Any]) -> Variables:
     return Variables(
         params=state.params | trained["params"],
-        tables=state.tables | trained["tables"],
+        tables=by_table(state.tables) | trained["tables"],
         model_state=state.model_state,
         step=state.step,
     )

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from estimax.core.state import TrainState
+from estimax.core.table_stacks import by_table
 from estimax.hooks.fetching import is_observed
 from estimax.parallel import Placement
 from estimax.staging.host_plan import PreparedBatch
@@ -25,7 +26,7 @@ from estimax.staging.packing import Packed, unpack
 from estimax.training import gradients, steps
 from estimax.training.model import Variables, apply, logged_arrays
 from estimax.training.recording import Recording
-from estimax.training.table_rows import Batch
+from estimax.training.table_rows import Batch, rows_by_table
 from estimax.training.updates import UpdatePlan
 
 # (state or variables, batch or stack of batches, place in the stack) -> values. That of
@@ -60,8 +61,10 @@ def observe_training(
     # Without the optimizers: these are the gradients before clipping.
     def observe_norms(state: TrainState, batch: Batch) -> dict[str, Any]:
         found, _ = gradients.compute_gradients(updates, state, batch)
-        grads = {**found.whole["params"], **found.whole["tables"], **found.rows}
-        weights = {name: _every_variable(state)[name] for name in grads}
+        rows = rows_by_table(updates, batch, found.rows)
+        grads = {**found.whole["params"], **found.whole["tables"], **rows}
+        variables = {**state.params, **by_table(state.tables)}
+        weights = {name: variables[name] for name in grads}
         return {**_norms(GRADIENT, grads), **_norms(WEIGHT, weights)}
 
     logged = _compile(updates.placement, observe, texts)
@@ -88,10 +91,6 @@ def layer_of(variable: str) -> str:
     ('dnn/hiddenlayer_0', 'bias')
     """
     return variable.rpartition("/")[0] or variable
-
-
-def _every_variable(state: TrainState) -> dict[str, Any]:
-    return {**state.params, **state.tables}
 
 
 def _norms(kind: str, arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ hook that requests a value waits for the device.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -278,13 +279,14 @@ def _fetch(
 ) -> dict[str, Any]:
     if not names:
         return {}
-    known = outputs
+    known: Mapping[str, Any] = outputs
     if not names <= known.keys():
         steps = dict.fromkeys(STEP_NAMES, np.int64(context.step))
-        variables: Mapping[str, Any] = {}
+        variables: Any = {}
         if isinstance(context.state, TrainState):
             variables = _variables(context.state)
-        known = {**steps, **variables, **outputs}
+        # Looked up one by one: a table of a stack is copied when it is read.
+        known = ChainMap(dict(outputs), variables, steps)
     unknown = names - known.keys()
     if unknown:
         logged = sorted({*outputs, *context.logged})
@@ -297,11 +299,13 @@ def _fetch(
     return {**jax.device_get(arrays), **texts}
 
 
-def _variables(state: TrainState) -> dict[str, Any]:
+def _variables(state: TrainState) -> Any:  # a mapping
     """Return the variables by name; tables sharded by row without their padding.
 
     Those that are sharded over several processes are left out: none has all rows.
     """
+    if not state.row_counts:
+        return ChainMap(state.params, state.tables)
     every = {**state.params, **state.tables}
     for name, rows in state.row_counts:
         table = every.pop(name)

@@ -28,7 +28,7 @@ from estimax.staging.host_plan import AccumulatedBatch, PreparedBatch
 from estimax.staging.packing import Packed, unpack
 from estimax.training import gradients, steps
 from estimax.training.gradients import Outputs
-from estimax.training.table_rows import Batch
+from estimax.training.table_rows import Batch, rows_by_table
 from estimax.training.updates import UpdatePlan
 
 _MOST_TOLD = 6
@@ -173,7 +173,8 @@ def _values(
     found, _ = jax.jit(lambda s, b: gradients.compute_gradients(updates, s, b))(
         state, batch
     )
-    grads = {**found.whole["params"], **found.whole["tables"], **found.rows}
+    rows = jax.jit(lambda rows, b: rows_by_table(updates, b, rows))(found.rows, batch)
+    grads = {**found.whole["params"], **found.whole["tables"], **rows}
     yield from (_finding("gradient", n, v) for n, v in grads.items())
     new, _ = jax.jit(steps.make_train_step(updates))(state, batch)
     updated = {**new.params, **new.tables}

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from estimax.core.state import TrainState
+from estimax.core.table_stacks import by_table, stacked
 from estimax.parallel import Placement
 from estimax.staging.host_plan import PreparedBatch
 from estimax.training.apply_updates import apply_gradients, init_groups, init_slots
@@ -100,10 +101,11 @@ def make_init(
         # Made as on one device, then padded and placed: any mesh gives the same values.
         made = init_variables(updates.model, init_key, batch, updates.structure)
         made = updates.placement.pad(made)
+        tables = stacked(made.tables, updates.layout)
         state = TrainState(
             step=jnp.zeros((), jnp.int32),
             params=made.params,
-            tables=made.tables,
+            tables=tables,
             model_state=made.model_state,
             opt_state={},
             slots={},
@@ -113,7 +115,7 @@ def make_init(
         state = replace(
             state,
             opt_state=init_groups(updates, state),
-            slots=init_slots(updates, made.tables),
+            slots=init_slots(updates, tables),
             averages=first_averages(updates, state),
         )
         placed: TrainState = updates.placement.constrain(state)
@@ -158,4 +160,4 @@ def make_predict_step(
 
 def variables_of(state: TrainState) -> Variables:
     """Return the part of a state that evaluation and prediction need."""
-    return Variables(state.params, state.tables, state.model_state)
+    return Variables(state.params, by_table(state.tables), state.model_state)

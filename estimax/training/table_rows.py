@@ -3,7 +3,8 @@
 How a table is updated (`updates.py`) decides which of two ways its rows take:
 
 - ROWS: the host has made the ids of the batch unique. `gather_rows` reads those rows
-  before the model runs, and the gradient is taken with respect to them.
+  before the model runs, and the gradient is taken with respect to them. Tables of one
+  stack are read, and updated, as one array: see `updates.py`.
 - MASKED: the model computes the ids. The gradient is as large as the table, with a mask
   of the rows that were looked up (`touched_rows`); or, for a large table, zeros are
   added to the rows of each lookup (`row_zeros`), whose gradient has the size of the
@@ -12,16 +13,22 @@ How a table is updated (`updates.py`) decides which of two ways its rows take:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 
 from estimax import optimizers, parallel
 from estimax.core.state import TrainState
-from estimax.staging.host_plan import AccumulatedBatch, PreparedBatch
-from estimax.staging.trace import Lookup, TableRows
-from estimax.training.updates import UpdateKind, UpdatePlan
+from estimax.core.table_stacks import stack_arrays
+from estimax.staging.host_plan import (
+    AccumulatedBatch,
+    PreparedBatch,
+    ids_of,
+    read_lines,
+)
+from estimax.staging.trace import Lookup, StackedRows, TableRows
+from estimax.training.updates import TableStack, UpdateKind, UpdatePlan
 
 Batch = PreparedBatch | AccumulatedBatch  # of one update
 
@@ -32,27 +39,31 @@ _ROWS_PER_ID = 4
 def gather_rows(
     updates: UpdatePlan, state: TrainState, batch: Batch
 ) -> dict[str, jax.Array]:
-    """Return the rows of the batch's distinct ids, for each table updated by row."""
+    """Return the rows of the batch's distinct ids, for each stack updated by row."""
     rows = {}
     placement = updates.placement
-    for name in updates.tables_by(UpdateKind.ROWS):
-        unique, table = unique_ids(updates, batch, name), state.tables[name]
-        if name in placement.rows:
-            rows[name] = parallel.gather_rows(placement, name, table, unique)
+    arrays = stack_arrays(state.tables)
+    for stack in updates.stacks:
+        unique, table = unique_ids(updates, batch, stack), arrays[stack.name]
+        if stack.name in placement.rows:
+            rows[stack.name] = parallel.gather_rows(
+                placement, stack.name, table, unique
+            )
         elif placement.processes > 1:
             # Every process has sorted its own ids, but their concatenation is not
             # sorted, as `optimizers.gather_rows` promises XLA.
-            rows[name] = jnp.take(table, unique, axis=0, mode="clip")
+            rows[stack.name] = jnp.take(table, unique, axis=0, mode="clip")
         else:
-            rows[name] = optimizers.gather_rows(table, unique)
+            # Of a stack, padding stands between the ids of its tables.
+            rows[stack.name] = optimizers.gather_rows(
+                table, unique, is_sorted=stack.is_single
+            )
     return rows
 
 
-def unique_ids(updates: UpdatePlan, batch: Batch, table: str) -> jax.Array:
-    """Return the distinct ids of a table's row group; on a mesh, on every device."""
-    ids: jax.Array = updates.placement.replicate(
-        batch.unique[str(updates.tables[table].rows)]
-    )
+def unique_ids(updates: UpdatePlan, batch: Batch, stack: TableStack) -> jax.Array:
+    """Return the distinct ids of a stack of tables; on a mesh, on every device."""
+    ids: jax.Array = updates.placement.replicate(batch.unique[stack.unique])
     return ids
 
 
@@ -61,14 +72,75 @@ def rows_for_lookups(
     state: TrainState,
     rows: dict[str, jax.Array],
     batch: PreparedBatch,
+    by_table: Mapping[str, jax.Array],
 ) -> dict[str, TableRows]:
-    """Return what lookups read: gathered rows, and the place of each id in them."""
-    return {
-        name: TableRows(
-            state.tables[name], array, batch.inverse[str(updates.tables[name].rows)]
-        )
-        for name, array in rows.items()
-    }
+    """Return what lookups read: gathered rows, and the place of each id in them.
+
+    `rows` are those of each stack, and `by_table` the same rows by table.
+    """
+    found = {}
+    arrays = stack_arrays(state.tables)
+    for stack in updates.stacks:
+        place = 0
+        lines = _lines_of(updates, stack, batch)
+        for name in stack.tables:
+            mine = by_table[name]
+            inverse = batch.inverse.get(str(updates.tables[name].rows), {})
+            of_stack = None
+            if not stack.is_single:
+                assert updates.layout is not None
+                of_stack = StackedRows(
+                    stack.name,
+                    name,
+                    rows[stack.name],
+                    updates.layout[name].start,
+                    place,
+                    batch.reads.get(stack.unique),
+                    lines.get(name, {}),
+                )
+            found[name] = TableRows(arrays[stack.name], mine, inverse, of_stack)
+            place += mine.shape[0]
+    return found
+
+
+def _lines_of(
+    updates: UpdatePlan, stack: TableStack, batch: PreparedBatch
+) -> dict[str, dict[str, int]]:
+    """Return the lines in the `StackReads` of a batch: table -> call -> line."""
+    found: dict[str, dict[str, int]] = {}
+    if stack.unique in batch.reads:
+        plan = updates.plan
+        (of_plan,) = (one for one in plan.stacks if one.name == stack.unique)
+        groups = {group.name: group for group in plan.groups}
+        for line, (member, call) in enumerate(read_lines(of_plan, groups)):
+            found.setdefault(stack.tables[member], {})[call] = line
+    return found
+
+
+def rows_by_table(
+    updates: UpdatePlan, batch: Batch, rows: Mapping[str, jax.Array]
+) -> dict[str, jax.Array]:
+    """Return gathered rows, or their gradients, of each table: those of stacks split.
+
+    What is in `rows` and is no stack of `updates` is returned as it is.
+    """
+    split = dict(rows)
+    for stack in updates.stacks:
+        if not stack.is_single and stack.name in split:
+            sizes = [_count_distinct(updates, batch, name) for name in stack.tables]
+            parts = jax.lax.split(split.pop(stack.name), sizes)
+            split |= dict(zip(stack.tables, parts, strict=True))
+    return split
+
+
+def _count_distinct(updates: UpdatePlan, batch: Batch, table: str) -> int:
+    """Return the length of a table's segment in the distinct ids of its stack."""
+    name = str(updates.tables[table].rows)
+    parts = batch.parts if isinstance(batch, AccumulatedBatch) else (batch,)
+    (calls,) = (group.calls for group in updates.plan.groups if group.name == name)
+    ids = sum(ids_of(part.staged[call]).size for part in parts for call in calls)
+    # The bounds of `make_unique`.
+    return min(ids, _vocabulary(updates, table))
 
 
 def row_zeros(
@@ -97,9 +169,10 @@ def row_zeros(
         }
 
     zeros = {}
+    arrays = stack_arrays(state.tables)
     # Only the shapes are needed: XLA never sees this run of the model.
     for name, ids in jax.eval_shape(ids_of_lookups).items():
-        table = state.tables[name]
+        table = arrays[name]  # masked tables are in no stack
         if table.shape[0] >= _ROWS_PER_ID * sum(each.size for each in ids):
             shapes = [(*each.shape, *table.shape[1:]) for each in ids]
             zeros[name] = [jnp.zeros(shape, table.dtype) for shape in shapes]
@@ -150,7 +223,7 @@ def sum_equal_ids(
     ids: jax.Array, grads: Sequence[jax.Array], state: TrainState, name: str
 ) -> tuple[jax.Array, jax.Array]:
     """Return the distinct ids of all lookups in a table, and a gradient for each."""
-    table = state.tables[name]
+    table = stack_arrays(state.tables)[name]
     flat = jnp.concatenate([each.reshape(-1, *table.shape[1:]) for each in grads])
     return optimizers.sum_duplicates(ids, flat, table.shape[0])
 
@@ -168,9 +241,13 @@ def sum_over_processes(
     if updates.placement.processes == 1:
         return rows, unique
     rows, unique = dict(rows), dict(unique)
-    for name in updates.tables_by(UpdateKind.ROWS):
+    for stack in updates.stacks:
+        # On a mesh each table is alone.
+        name = stack.name
         unique[name], rows[name] = optimizers.sum_duplicates(
-            unique_ids(updates, batch, name), rows[name], _vocabulary(updates, name)
+            unique_ids(updates, batch, stack),
+            rows[name],
+            _vocabulary(updates, stack.tables[0]),
         )
     return rows, unique
 

@@ -10,20 +10,35 @@ How a table is updated is decided once, when the model is recorded:
 - WHOLE: its optimizer is an optax transformation, which has no row rule, or one that
   changes every row in every step.
 - FROZEN: it is not trained.
+
+Tables that are updated by row are stacked: those of one width, dtype and optimizer are
+one array in the state, with one list of distinct ids, one gather and one update. So the
+program does not grow with the number of tables, and the numbers stay the same. In plain
+JAX, the steps of 400 tables of 50 rows of 4 compile in 29.7 s apart and 0.7 s stacked.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from estimax import optimizers
+from estimax.core.table_stacks import StackLayout
+from estimax.optimizers.rows import has_stock_rule
 from estimax.parallel import Placement
-from estimax.staging.host_plan import HostPlan, RowGroup
+from estimax.staging.host_plan import HostPlan, RowGroup, RowStack
 from estimax.staging.trace import Lookup
 from estimax.training.model import BatchStructure, ModelFunction
 from estimax.training.recording import Recording
+
+# Larger tables are not stacked. To read one of them alone, as a checkpoint of another
+# device or an evaluation in memory does, its rows are copied.
+_MOST_BYTES = 1 << 24
+# Rows of a stack are numbered by int32.
+_MOST_ROWS = 2**31 - 1
 
 
 class UpdateKind(enum.Enum):
@@ -45,6 +60,21 @@ class TableUpdate:
 
 
 @dataclass(frozen=True)
+class TableStack:
+    """Tables that are updated by row together: one, or several as one array."""
+
+    name: str  # in the state; of one table its own
+    tables: tuple[str, ...]
+    group: int  # the optimizer
+    unique: str  # the name of the distinct ids in a batch
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one table, as it is."""
+        return len(self.tables) == 1
+
+
+@dataclass(frozen=True)
 class VariableUpdate:
     """How a variable is updated, and by which optimizer; None if it is frozen."""
 
@@ -63,6 +93,8 @@ class UpdatePlan:
     train_op: optimizers.TrainOp
     param_groups: dict[str, int | None]  # index into train_op.groups; None: frozen
     tables: dict[str, TableUpdate]
+    stacks: tuple[TableStack, ...] = ()  # of the tables with `UpdateKind.ROWS`
+    layout: StackLayout | None = None  # None if no tables are stacked
     average_decay: float | None = None  # of moving averages; None keeps none
     has_max_pooling: bool = False  # gets a faster gradient; see `max_pooling.py`
 
@@ -84,12 +116,27 @@ class UpdatePlan:
             name: _table_update(name, recording.lookups, train_op, group_of, groups)
             for name in shapes.tables
         }
+        # A moving average is of one table, and on a mesh each table has its place.
+        can_stack = placement.is_one_device and average_decay is None
+        together = _tables_to_stack(recording, train_op, tables) if can_stack else []
+        lines = {
+            use.table for use in recording.lookups if _is_line(use, recording.structure)
+        }
+        stacks = _stacks_of(tables, together)
+        layout = _layout_of(shapes.tables, stacks) if together else None
+        alone = {tables[s.tables[0]].rows for s in stacks if s.is_single}
         return cls(
             recording.model,
             recording.structure,
             replace(
                 recording.plan,
                 groups=tuple(dict.fromkeys(groups.values())),
+                stacks=tuple(
+                    _row_stack(s, tables, layout, s.tables[0] in lines)
+                    for s in stacks
+                    if layout is not None and not s.is_single
+                ),
+                alone=frozenset(str(group) for group in alone),
                 # Distinct ids are padded to a multiple of the devices that share them.
                 parts=placement.size,
             ),
@@ -97,6 +144,8 @@ class UpdatePlan:
             train_op,
             {name: group_of[name] for name in shapes.params},
             tables,
+            stacks,
+            layout,
             average_decay,
             recording.has_max_pooling,
         )
@@ -127,12 +176,132 @@ class UpdatePlan:
         """Return the names of the tables that are updated in one of these ways."""
         return [name for name, update in self.tables.items() if update.kind in kinds]
 
+    def is_stacked(self, table: str) -> bool:
+        """Return whether a table is a part of an array of several."""
+        return self.layout is not None and self.layout[table].stack != table
+
 
 def group_of(updates: UpdatePlan, name: str) -> int | None:
     """Return the optimizer group of a variable; None if it is frozen."""
     if name in updates.param_groups:
         return updates.param_groups[name]
-    return updates.tables[name].group
+    if name in updates.tables:
+        return updates.tables[name].group
+    return next(stack.group for stack in updates.stacks if stack.name == name)
+
+
+def _tables_to_stack(
+    recording: Recording,
+    train_op: optimizers.TrainOp,
+    tables: Mapping[str, TableUpdate],
+) -> list[tuple[str, ...]]:
+    """Return the tables of each stack of several."""
+    alike: dict[Any, list[str]] = {}
+    if recording.model.eager:
+        return []
+    for name, form in recording.shapes.tables.items():
+        update = tables[name]
+        if update.kind is not UpdateKind.ROWS or update.group is None:
+            continue
+        uses = [use for use in recording.lookups if use.table == name]
+        size = math.prod(form.shape) * form.dtype.itemsize
+        if (
+            len(form.shape) == 2
+            and form.shape[0] > 0
+            # The gradients of three lookups would be added in another order.
+            and len(uses) <= 2
+            and size <= _MOST_BYTES
+            # It is declared as a param, which the model reads by its name.
+            and name not in recording.model.row_variables
+            # A rule of a user may look at the shape of what it updates.
+            and has_stock_rule(train_op.groups[update.group].optimizer)
+            # A norm is a sum over tables, in their order.
+            and not _clips(train_op.groups[update.group])
+        ):
+            # XLA rounds a sum of gradients that it fuses with the update otherwise than
+            # a gradient alone. So tables are together only if they are read alike: then
+            # the numbers are those of tables that are apart.
+            joined = sum(_is_line(use, recording.structure) for use in uses)
+            key = update.group, form.shape[1], form.dtype, len(uses), joined
+            alike.setdefault(key, []).append(name)
+    return [
+        tuple(part)
+        for names in alike.values()
+        for part in _parts_below(names, recording.shapes.tables)
+        if len(part) > 1
+    ]
+
+
+def _clips(group: optimizers.Group) -> bool:
+    return group.clip is not None or group.optimizer.clip is not None
+
+
+def _parts_below(names: Sequence[str], shapes: Mapping[str, Any]) -> list[list[str]]:
+    """Return the tables in order, in parts whose rows an int32 can number."""
+    parts: list[list[str]] = [[]]
+    total = 0
+    for name in names:
+        total += shapes[name].shape[0]
+        if total >= _MOST_ROWS:
+            parts.append([])
+            total = shapes[name].shape[0]
+        parts[-1].append(name)
+    return parts
+
+
+def _stacks_of(
+    tables: Mapping[str, TableUpdate], together: Sequence[tuple[str, ...]]
+) -> tuple[TableStack, ...]:
+    """Return the stacks of all tables that are updated by row."""
+    stack_of = {name: names for names in together for name in names}
+    by_row = [n for n, update in tables.items() if update.kind is UpdateKind.ROWS]
+    stacks = []
+    for names in dict.fromkeys(stack_of.get(name, (name,)) for name in by_row):
+        first = tables[names[0]]
+        assert first.group is not None
+        assert first.rows is not None
+        if len(names) == 1:
+            stacks.append(TableStack(names[0], names, first.group, first.rows))
+        else:
+            label = f"{names[0]} and {len(names) - 1} more"
+            stacks.append(TableStack(label, names, first.group, label))
+    return tuple(stacks)
+
+
+def _layout_of(shapes: Mapping[str, Any], stacks: Iterable[TableStack]) -> StackLayout:
+    by_stack = {s.name: s.tables for s in stacks}
+    stacked = {name for names in by_stack.values() for name in names}
+    by_stack |= {name: (name,) for name in shapes if name not in stacked}
+    return StackLayout.of(
+        {
+            stack: {name: shapes[name].shape[0] for name in names}
+            for stack, names in by_stack.items()
+        }
+    )
+
+
+def _is_line(use: Lookup, structure: BatchStructure) -> bool:
+    """Return whether a layer reads one id per example with its other columns."""
+    if not use.is_joined or use.call is None:
+        return False
+    # Not by the ids of the first batch: rows of a sparse feature may be longer in the
+    # next one, and a run that is resumed must stack the same tables.
+    kinds = [structure.kinds[origin] for origin in use.call.inputs]
+    return all(
+        kind.kind == "text" or (kind.kind == "array" and kind.tail in ((), (1,)))
+        for kind in kinds
+    )
+
+
+def _row_stack(
+    stack: TableStack,
+    tables: Mapping[str, TableUpdate],
+    layout: StackLayout,
+    has_lines: bool,
+) -> RowStack:
+    members = tuple((str(tables[n].rows), layout[n].start) for n in stack.tables)
+    rows = sum(layout[name].rows for name in stack.tables)
+    return RowStack(stack.unique, members, rows, has_lines)
 
 
 def _row_groups(

@@ -30,21 +30,40 @@ def ids(*values):
     return np.array(values, np.int32)
 
 
+def line(*values):
+    """Ids of one column: a matrix with one line."""
+    return ids(*values)[None]
+
+
 ROWS = np.ones((2, 3), np.float32)
 ONE = np.float32(1)
 NUMBERS = table_rows.AdamNumbers(0.9, 0.1, 0.99, 0.01, 0.5, 1e-3, 0.0)
+LAY, ADD = "estimax_lay_rows", "estimax_add_rows"
 WRONG = {
-    "ids of floats": ("estimax_lay_rows", (2, 3), TABLE, ROWS[:, 0]),
-    "too few ids": ("estimax_lay_rows", (2, 3), TABLE, ids(1)),
-    "a table without ids": ("estimax_lay_rows", (2, 3), TABLE),
-    "a table of integers": ("estimax_lay_rows", (1, 3), TABLE.view(np.int32), ids(0)),
-    "a wider output": ("estimax_lay_rows", (2, 300), TABLE, ids(0, 1)),
-    "a table of rank 1": ("estimax_lay_rows", (2, 12), TABLE.ravel(), ids(0, 1)),
-    "an empty table": ("estimax_lay_rows", (1, 3), TABLE[:0], ids(0)),
-    "an output of rank 1": ("estimax_lay_rows", (6,), TABLE, ids(0, 1)),
-    "a start beyond": ("estimax_add_rows", (4, 3), ROWS, ids(5), ids(0, 1), ids(0, 1)),
-    "a start below": ("estimax_add_rows", (4, 3), ROWS, ids(-9), ids(0, 1), ids(0, 1)),
-    "too few places": ("estimax_add_rows", (4, 3), ROWS, ids(0), ids(0, 1), ids(0)),
+    "ids of floats": (LAY, (2, 3), TABLE, ROWS[:, 0][None], ids(0)),
+    "too few ids": (LAY, (2, 3), TABLE, line(1), ids(0)),
+    "ids of rank 1": (LAY, (2, 3), TABLE, ids(0, 1), ids(0)),
+    "a table without ids": (LAY, (2, 3), TABLE),
+    "a table without starts": (LAY, (2, 3), TABLE, line(0, 1)),
+    "a table of integers": (LAY, (1, 3), TABLE.view(np.int32), line(0), ids(0)),
+    "a wider output": (LAY, (2, 300), TABLE, line(0, 1), ids(0)),
+    "columns beyond": (LAY, (2, 3), TABLE, line(0, 1), ids(1)),
+    "columns below": (LAY, (2, 3), TABLE, line(0, 1), ids(-1)),
+    "more starts": (LAY, (2, 3), TABLE, line(0, 1), ids(0, 0)),
+    "a table of rank 1": (LAY, (2, 12), TABLE.ravel(), line(0, 1), ids(0)),
+    "an empty table": (LAY, (1, 3), TABLE[:0], line(0), ids(0)),
+    "an output of rank 1": (LAY, (6,), TABLE, line(0, 1), ids(0)),
+    "a start beyond": (ADD, (4, 3), ROWS, ids(5), line(0, 1), line(0, 1)),
+    "a start below": (ADD, (4, 3), ROWS, ids(-9), line(0, 1), line(0, 1)),
+    "too few places": (ADD, (4, 3), ROWS, ids(0), line(0, 1), line(0)),
+    "more places": (
+        ADD,
+        (4, 3),
+        ROWS,
+        ids(0),
+        line(0, 1),
+        ids(0, 1, 0, 1).reshape(2, 2),
+    ),
     "nothing": ("estimax_add_rows", (4, 3)),
     "one output of adam": ("estimax_adam", (4, 3), ids(0), ROWS[:1], *[ONE] * 7, TABLE),
     "one output": ("estimax_adagrad", (4, 3), ids(0), ROWS[:1], ONE, ONE, ONE, TABLE),
@@ -68,14 +87,17 @@ def test_adam_refuses_ids_that_do_not_ascend(wrong):
 
 
 def test_functions_refuse_arrays_before_a_program_is_made():
-    with pytest.raises(ValueError, match=r"ids: expected int32 .2., got float32 .2."):
-        table_rows.concat_rows([(TABLE, ROWS[:, 0])])
+    match = r"ids: expected int32 .1, 2., got float32 .1, 2."
+    with pytest.raises(ValueError, match=match):
+        table_rows.concat_rows([(TABLE, ROWS[:, 0][None], (0,))])
+    with pytest.raises(ValueError, match="each column of the result once"):
+        table_rows.concat_rows([(TABLE, line(0, 1), (0,)), (TABLE, line(0, 1), (2,))])
     with pytest.raises(ValueError, match=r"grads: expected float32 .1, 3."):
         table_rows.update_adagrad(TABLE, TABLE, ids(0), ROWS, ONE, (0, 0))
     with pytest.raises(ValueError, match=r"v: expected float32 .4, 3., got .* .2, 3."):
         table_rows.update_adam(TABLE, TABLE, ROWS, ids(0), ROWS[:1], NUMBERS)
     with pytest.raises(ValueError, match=r"columns 2.3 are not in"):
-        table_rows.sum_row_gradients(ROWS, 2, ids(0, 1), ids(0, 1), (4, 3), ROWS)
+        table_rows.sum_row_gradients(ROWS, (2,), line(0, 1), line(0, 1), (4, 3), ROWS)
 
 
 def test_the_proof_runs_while_a_model_is_traced(fresh):

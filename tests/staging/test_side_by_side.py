@@ -11,8 +11,10 @@ from jax import export
 
 from estimax import optimizers
 from estimax.staging.host_plan import make_unique
+from estimax.staging.trace import StackedRows, StackReads
 from estimax.staging.variables.tables import (
     GatheredRows,
+    _arrange,
     _grads_by_kernel,
     _grads_by_xla,
     side_by_side,
@@ -114,9 +116,85 @@ def test_other_platforms_are_left_to_xla():
 def test_xla_finds_the_same_gradients():
     parts = drawn(5, 30, (3, 16, 16))
     grads = jnp.asarray(expected(parts)) + 1
-    given = parts, grads, side_by_side(parts)
+    given = _arrange(parts), grads, side_by_side(parts)
     compiled = jax.jit(_grads_by_kernel)(*given)
     for ours, theirs in zip(compiled, _grads_by_xla(*given), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def stacked(parts):
+    """The same tables as one array, whose columns are lines of two matrices."""
+    reads = [part for part in parts if isinstance(part, GatheredRows)]
+    table = jnp.concatenate([read.table for read in reads])
+    rows = jnp.concatenate([read.rows for read in reads])
+    firsts = np.cumsum([0, *[len(read.table) for read in reads]])[:-1].tolist()
+    places = np.cumsum([0, *[len(read.rows) for read in reads]])[:-1].tolist()
+    lines = StackReads(
+        jnp.stack(
+            [
+                jnp.where(r.ids[:, 0] < 0, -1, r.ids[:, 0] + first)
+                for r, first in zip(reads, firsts, strict=True)
+            ]
+        ),
+        jnp.stack(
+            [r.places[:, 0] + place for r, place in zip(reads, places, strict=True)]
+        ),
+    )
+    found, line = [], 0
+    for part in parts:
+        if isinstance(part, GatheredRows):
+            stack = StackedRows(
+                "s", str(line), rows, firsts[line], places[line], lines, {}
+            )
+            found.append(
+                replace(part, table=table, places=None, stack=stack, line=line)
+            )
+            line += 1
+        else:
+            found.append(part)
+    return found, rows
+
+
+@pytest.mark.usefixtures("native_on")
+@pytest.mark.parametrize("reverse", [False, True])
+def test_tables_of_a_stack_give_the_same_bits_as_apart(reverse):
+    parts = drawn(8, 30, (4, 4, 4, 4))
+    blocks, rows = stacked(parts)
+    if reverse:  # the lines are then in another order than the columns
+        parts, blocks = parts[::-1], blocks[::-1]
+    weights = expected(parts) + 1
+
+    def of_apart(rows):
+        given = iter(rows)
+        return side_by_side(
+            [
+                replace(part, rows=next(given))
+                if isinstance(part, GatheredRows)
+                else part
+                for part in parts
+            ]
+        )
+
+    def of_stack(rows):
+        return side_by_side(
+            [
+                replace(block, stack=replace(block.stack, rows=rows))
+                if isinstance(block, GatheredRows)
+                else block
+                for block in blocks
+            ]
+        )
+
+    reads = [part for part in parts if isinstance(part, GatheredRows)]
+    np.testing.assert_array_equal(jax.jit(of_stack)(rows), expected(parts))
+    apart = jax.grad(lambda r: jnp.sum(of_apart(r) * weights))([r.rows for r in reads])
+    whole = jax.jit(jax.grad(lambda r: jnp.sum(of_stack(r) * weights)))(rows)
+    order = apart[::-1] if reverse else apart
+    np.testing.assert_array_equal(whole, np.concatenate(order))
+    given = _arrange(blocks), jnp.asarray(weights), of_stack(rows)
+    for ours, theirs in zip(
+        _grads_by_kernel(*given), _grads_by_xla(*given), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)
 
 

@@ -186,6 +186,12 @@ def is_ids(buffer, size):
     return _is(buffer, _INT32, 1) and dimension(buffer, 0) == size
 
 
+@njit(forceinline=True)
+def is_id_matrix(buffer, size):
+    """Return whether a buffer is int32 [m, size]."""
+    return _is(buffer, _INT32, 2) and dimension(buffer, 1) == size
+
+
 def _refuse(typing, function):
     """Return make_error(address) -> error, which calls XLA's function at the address.
 
@@ -269,6 +275,13 @@ def address(buffer):
 def number(buffer):
     """Return the value of a float32 scalar."""
     return carray(_to_numbers(address(buffer)), 1)[0]
+
+
+@njit(forceinline=True)
+def id_matrix(buffer):
+    """Return an int32 buffer [m, n] as an array that shares its memory."""
+    shape = (dimension(buffer, 0), dimension(buffer, 1))
+    return carray(_to_ids(address(buffer)), shape)
 
 
 @njit(forceinline=True)

@@ -25,8 +25,10 @@ from estimax.native.kernels.call_frames import (
     arguments,
     describes_itself,
     dimension,
+    id_matrix,
     ids,
     is_call,
+    is_id_matrix,
     is_ids,
     is_matrix,
     matrix,
@@ -66,9 +68,9 @@ def _add(source, to, size):
 
 
 @njit(error_model="numpy")
-def _lay_part(table, which, out, step):
-    """Copy the row of each id to `out`, `step` bytes apart; return a row's bytes."""
-    wanted, last = ids(which), dimension(table, 0) - 1
+def _lay_column(table, wanted, out, step):
+    """Copy the row of each id to `out`, `step` bytes apart."""
+    last = dimension(table, 0) - 1
     size, start = 4 * dimension(table, 1), address(table)
     for i in range(len(wanted)):
         if i + ROWS_AHEAD < len(wanted):
@@ -82,44 +84,62 @@ def _lay_part(table, which, out, step):
             # An id beyond the table gives the last row, as XLA's gather does ("clip").
             row = start + min(np.int64(wanted[i]), last) * size
             _copy(row, to, size)
-    return size
 
 
 @njit
 def _can_lay(frame):
-    """Return whether the arguments are pairs (table, ids) that fit the output."""
-    # At least one pair, an even number of arguments, one output.
-    if not is_call(frame, 2, 1) or arguments(frame) & 1:
+    """Return whether the arguments are (table, ids, starts) that fit the output."""
+    # At least one part, three arguments for each, one output.
+    if not is_call(frame, 3, 1) or arguments(frame) % 3:
         return False
     out, width = output(frame, 0), 0
     if not is_matrix(out):
         return False
-    for part in range(0, arguments(frame), 2):
-        table = argument(frame, part)
+    for part in range(0, arguments(frame), 3):
+        table, which = argument(frame, part), argument(frame, part + 1)
         # A table without rows has no last row to clip to.
         if not is_matrix(table) or (dimension(table, 0) < 1 and dimension(out, 0)):
             return False
-        if not is_ids(argument(frame, part + 1), dimension(out, 0)):
+        if not is_id_matrix(which, dimension(out, 0)):
             return False
-        width += dimension(table, 1)
+        lines, starts = dimension(which, 0), argument(frame, part + 2)
+        if not is_ids(starts, lines):
+            return False
+        if not _are_columns(starts, dimension(table, 1), dimension(out, 1)):
+            return False
+        width += lines * dimension(table, 1)
     return width == dimension(out, 1)
+
+
+@njit
+def _are_columns(starts, width, count):
+    """Return whether `width` columns from each start on are among `count` columns."""
+    first = ids(starts)
+    fits = True
+    for line in range(len(first)):
+        fits &= first[line] >= 0 and first[line] + width <= count
+    return fits
 
 
 @cfunc(call_frames.SIGNATURE, cache=True)
 def concat(frame):
-    """Look up rows: (table [V, D], ids [B]) for each part -> all rows [B, N].
+    """Look up rows: (table [V, D], ids [n, B], starts [n]) for each part -> [B, N].
 
-    A negative id gives zeros.
+    Line i of the ids fills D columns of the output from starts[i] on. A negative id
+    gives zeros.
     """
     if describes_itself(frame):
         return 0
     if not _can_lay(frame):
         return refusal(frame)
-    # Table by table, so that the rows that are prefetched belong to the same table.
-    # `out` moves to the right by the width of each table.
+    # Column by column, so that the rows that are prefetched belong to the same table.
     out, step = address(output(frame, 0)), 4 * dimension(output(frame, 0), 1)
-    for part in range(0, arguments(frame), 2):
-        out += _lay_part(argument(frame, part), argument(frame, part + 1), out, step)
+    for part in range(0, arguments(frame), 3):
+        wanted = id_matrix(argument(frame, part + 1))
+        starts = ids(argument(frame, part + 2))
+        for line in range(len(starts)):
+            to = out + 4 * np.int64(starts[line])
+            _lay_column(argument(frame, part), wanted[line], to, step)
     return 0
 
 
@@ -132,38 +152,48 @@ def _can_add(frame):
     grads, sums = argument(frame, 0), output(frame, 0)
     if not is_matrix(grads) or not is_matrix(sums):
         return False
+    starts, which, places = argument(frame, 1), argument(frame, 2), argument(frame, 3)
     size = dimension(grads, 0)
-    if not is_ids(argument(frame, 1), 1) or not is_ids(argument(frame, 2), size):
+    if not is_id_matrix(which, size) or not is_id_matrix(places, size):
         return False
-    start = np.int64(ids(argument(frame, 1))[0])
-    fits = start >= 0 and start + dimension(sums, 1) <= dimension(grads, 1)
-    return fits and is_ids(argument(frame, 3), size)
+    lines = dimension(which, 0)
+    if not is_ids(starts, lines) or dimension(places, 0) != lines:
+        return False
+    return _are_columns(starts, dimension(sums, 1), dimension(grads, 1))
+
+
+@njit
+def _add_column(grads, step, wanted, places, out):
+    """Add the gradient of each example, `step` bytes apart, to the row at its place."""
+    rows, size = dimension(out, 0), 4 * dimension(out, 1)
+    sums = address(out)
+    for i in range(len(wanted)):
+        # No bounds check: a prefetch behind the last row is safe.
+        prefetch_to_read(grads + (i + ROWS_AHEAD) * step, size)
+        if wanted[i] >= 0 and 0 <= places[i] < rows:
+            _add(grads + i * step, sums + places[i] * size, size)
 
 
 @cfunc(call_frames.SIGNATURE, cache=True)
 def sum_gradients(frame):
-    """Sum gradients: (grads [B, N], start, ids [B], places [B], …) -> sums [U, D].
+    """Sum gradients: (grads [B, N], starts [n], ids, places [n, B], …) -> [U, D].
 
-    Columns `start` to `start + D` of `grads` belong to the table. Row places[i] of the
-    result gets the gradient of example i. Examples with a negative id, or with a place
-    outside the result, add nothing.
+    D columns of `grads` from each start on belong to the table. Row places[line, i] of
+    the result gets the gradient of example i there. Examples with a negative id, or
+    with a place outside the result, add nothing.
     """
     if describes_itself(frame):
         return 0
     if not _can_add(frame):
         return refusal(frame)
     grads, step = address(argument(frame, 0)), 4 * dimension(argument(frame, 0), 1)
-    grads += 4 * np.int64(ids(argument(frame, 1))[0])
-    wanted, places = ids(argument(frame, 2)), ids(argument(frame, 3))
+    starts = ids(argument(frame, 1))
+    wanted, places = id_matrix(argument(frame, 2)), id_matrix(argument(frame, 3))
     # XLA does not clear the memory of outputs.
     matrix(output(frame, 0))[:] = 0
-    rows, size = dimension(output(frame, 0), 0), 4 * dimension(output(frame, 0), 1)
-    sums = address(output(frame, 0))
-    for i in range(len(wanted)):
-        # No bounds check: a prefetch behind the last row is safe.
-        prefetch_to_read(grads + (i + ROWS_AHEAD) * step, size)
-        if wanted[i] >= 0 and 0 <= places[i] < rows:
-            _add(grads + i * step, sums + places[i] * size, size)
+    for line in range(len(starts)):
+        first = grads + 4 * np.int64(starts[line])
+        _add_column(first, step, wanted[line], places[line], output(frame, 0))
     return 0
 
 

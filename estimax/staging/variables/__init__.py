@@ -32,6 +32,7 @@ from estimax.staging.variables.tables import (
     gathered_rows,
     lookup,
     lookup_declared,
+    rows_to_join,
     side_by_side,
 )
 
@@ -60,6 +61,7 @@ __all__ = [
     "model_scope",
     "model_top",
     "regularization_losses",
+    "rows_to_join",
     "scoped",
     "side_by_side",
     "trainable_variables",

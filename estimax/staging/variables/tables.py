@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -48,7 +49,7 @@ def lookup(
     path = "/".join((*module.path, name))
     gathered = gathered_rows(path, ids)
     if gathered is not None:
-        return take_rows(gathered.rows, jnp.maximum(gathered.places, 0))
+        return take_rows(gathered.rows, jnp.maximum(gathered.all_places, 0))
     table: jax.Array = module.variable(
         TABLES, name, lambda: initializer(module.make_rng("params"), shape)
     ).value
@@ -73,7 +74,7 @@ def lookup_declared(path: str, table: jax.Array, ids: jax.Array) -> jax.Array:
         table=_as_matrix(gathered.table),
         ids=ids.reshape(-1, 1),
         rows=_as_matrix(gathered.rows),
-        places=gathered.places.reshape(-1, 1),
+        places=gathered.all_places.reshape(-1, 1),
     )
     return side_by_side([flat]).reshape(*ids.shape, *table.shape[1:])
 
@@ -96,7 +97,10 @@ def _read_rows(
         return rows if trainable else jax.lax.stop_gradient(rows)
     place = sum(use.table == path for use in trace.lookups)
     call = trace.call_of(ids)
-    trace.lookups.append(staging.Lookup(path, table.shape, call, ids, trainable))
+    is_joined = call is not None and (path, call.name) in trace.joined
+    trace.lookups.append(
+        staging.Lookup(path, table.shape, call, ids, trainable, is_joined)
+    )
     if path in trace.row_zeros:
         # The gradient with respect to these zeros is the gradient of the rows.
         return rows + trace.row_zeros[path][place]
@@ -107,6 +111,15 @@ def _read_rows(
 def _is_sharded(path: str) -> bool:
     trace = staging.current()
     return trace is not None and path in trace.readers
+
+
+def rows_to_join(path: str, ids: jax.Array) -> GatheredRows | None:
+    """Return `gathered_rows` for `side_by_side`, and remember that it reads them."""
+    trace = staging.current()
+    call = None if trace is None else trace.call_of(ids)
+    if trace is not None and call is not None:
+        trace.joined.add((path, call.name))
+    return gathered_rows(path, ids)
 
 
 def gathered_rows(path: str, ids: jax.Array) -> GatheredRows | None:
@@ -121,8 +134,10 @@ def gathered_rows(path: str, ids: jax.Array) -> GatheredRows | None:
     call = trace.call_of(ids)
     assert call is not None, f"row-wise table {path} was given computed ids"
     prepared = trace.rows[path]
-    places = prepared.inverse[call.name]
-    return GatheredRows(prepared.table, ids, prepared.rows, places)
+    stack = prepared.stack
+    line = None if stack is None else stack.lines.get(call.name)
+    places = prepared.inverse[call.name] if line is None else None
+    return GatheredRows(prepared.table, ids, prepared.rows, places, stack, line)
 
 
 @jax.tree_util.register_dataclass
@@ -133,32 +148,75 @@ class GatheredRows:
     `side_by_side` takes those with at most one id per example: ids and places [B, 1].
     """
 
-    table: jax.Array  # [V, D]
+    table: jax.Array  # [V, D], or the stack that the table is a part of
     ids: jax.Array  # [B, …] into the table, negative for none
     rows: jax.Array  # [U, D], the rows of the batch; the gradient is taken of these
-    places: jax.Array  # [B, …] into the rows; arbitrary where there is no id
+    # [B, …] into the rows, arbitrary where there is no id; None if they are in `stack`.
+    places: jax.Array | None
+    stack: staging.StackedRows | None = None
+    # The line of `stack.reads`.
+    line: int | None = field(default=None, metadata={"static": True})
 
     @property
     def shape(self) -> tuple[int, int]:
         """The shape of the block that the rows make, [B, D]."""
         return self.ids.shape[0], self.rows.shape[1]
 
+    @property
+    def all_places(self) -> jax.Array:
+        """The place of each id, wherever it is."""
+        if self.places is not None:
+            return self.places
+        assert self.stack is not None
+        assert self.stack.reads is not None
+        places: jax.Array = self.stack.reads.places[self.line]
+        return (places - self.stack.place).reshape(self.ids.shape)
+
 
 ColumnBlock = GatheredRows | jax.Array  # [B, D]
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Reads:
+    """Columns of one array: those of a table, or of several tables of a stack."""
+
+    table: jax.Array  # [V, D]
+    ids: jax.Array  # [n, B] into the table, negative for none
+    rows: jax.Array  # [U, D]
+    places: jax.Array  # [n, B] into the rows
+    starts: tuple[int, ...] = field(metadata={"static": True})  # in the result
+
+    @property
+    def width(self) -> int:
+        return self.rows.shape[1]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Numbers:
+    """Neighbouring columns that are arrays."""
+
+    rows: jax.Array  # [B, D]
+    starts: tuple[int] = field(metadata={"static": True})
+
+
+_Part = _Reads | _Numbers
+
+
 def side_by_side(blocks: Sequence[ColumnBlock]) -> jax.Array:
     """Concatenate blocks [B, D] to [B, N]; an example without an id gets zeros."""
-    trace = staging.current()
-    if (
-        (trace is not None and not trace.uses_kernels)
-        or not any(isinstance(block, GatheredRows) for block in blocks)
-        or any(numbers.dtype != jnp.float32 for numbers in _numbers(blocks))
-    ):
-        return _by_xla(blocks)
+    if not any(isinstance(block, GatheredRows) for block in blocks):
+        return jnp.concatenate([*blocks], axis=1)  # type: ignore[list-item]
     for block in blocks:
         _check(block, blocks[0].shape[0])
-    laid: jax.Array = _lay(_merge_neighbours(blocks))
+    trace = staging.current()
+    parts = _arrange(blocks)
+    if (trace is not None and not trace.uses_kernels) or any(
+        part.rows.dtype != jnp.float32 for part in parts
+    ):
+        return _by_xla(parts)
+    laid: jax.Array = _lay(parts)
     return laid
 
 
@@ -170,7 +228,8 @@ def _check(block: ColumnBlock, size: int) -> None:
     if block.shape[0] != size:
         raise ValueError(f"side_by_side: {block.shape[0]} rows beside {size}")
     if isinstance(block, GatheredRows):
-        for which in (block.ids, block.places):
+        arrays = [block.ids, *([] if block.places is None else [block.places])]
+        for which in arrays:
             if which.shape != (size, 1) or which.dtype != jnp.int32:
                 raise ValueError(
                     "side_by_side: expected one int32 id for each example, "
@@ -178,50 +237,85 @@ def _check(block: ColumnBlock, size: int) -> None:
                 )
 
 
-def _merge_neighbours(blocks: Sequence[ColumnBlock]) -> list[ColumnBlock]:
-    """Concatenate neighbouring arrays, as numeric columns often are."""
-    joined: list[ColumnBlock] = []
-    for width, run in itertools.groupby(blocks, _table_width):
-        some: list[Any] = list(run)
-        joined += [jnp.concatenate(some, axis=1)] if width is None else some
-    return joined
+def _arrange(blocks: Sequence[ColumnBlock]) -> list[_Part]:
+    """Return few parts for many blocks: tables of one stack are one.
+
+    Neighbouring arrays, as numeric columns often are, are concatenated.
+    """
+    ends = list(itertools.accumulate(block.shape[1] for block in blocks))
+    starts = [0, *ends[:-1]]
+    together: dict[Any, list[tuple[int, ColumnBlock]]] = {}
+    seen: Counter[Any] = Counter()
+    run = 0
+    for place, (start, block) in enumerate(zip(starts, blocks, strict=True)):
+        key: Any = place
+        if not isinstance(block, GatheredRows):
+            key = "numbers", run
+        else:
+            run += 1
+            if block.stack is not None and block.line is not None:
+                table = block.stack.name, block.stack.table
+                # A table that two columns read is in two parts: the gradients of each
+                # are summed first, whether tables are stacked or not.
+                key = block.stack.name, seen[table]
+                seen[table] += 1
+        together.setdefault(key, []).append((start, block))
+    return [_join(members) for members in together.values()]
+
+
+def _join(members: Sequence[tuple[int, ColumnBlock]]) -> _Part:
+    first, block = members[0]
+    if not isinstance(block, GatheredRows):
+        arrays: list[Any] = [array for _, array in members]
+        joined = jnp.concatenate(arrays, axis=1) if len(arrays) > 1 else arrays[0]
+        return _Numbers(joined, (first,))
+    stack = block.stack
+    if stack is None or block.line is None:
+        ids, places = block.ids.reshape(1, -1), block.all_places.reshape(1, -1)
+        if stack is not None:
+            ids = jnp.where(ids < 0, -1, ids + stack.first)
+        return _Reads(block.table, ids, block.rows, places, (first,))
+    assert stack.reads is not None
+    ids, places = stack.reads
+    lines = [read.line for _, read in members if isinstance(read, GatheredRows)]
+    if lines != list(range(len(ids))):
+        ids, places = ids[np.array(lines)], places[np.array(lines)]
+    return _Reads(
+        block.table, ids, stack.rows, places, tuple(start for start, _ in members)
+    )
 
 
 # The gradient is our own, since the kernel has none that jax could derive.
 @jax.custom_vjp
-def _lay(blocks: list[ColumnBlock]) -> jax.Array:
+def _lay(parts: list[_Part]) -> jax.Array:
     """Concatenate blocks, on a CPU by one kernel that copies each row once."""
     if not table_rows.has_lookup_kernels():
-        return _by_xla(blocks)
-    laid: jax.Array = jax.lax.platform_dependent(
-        blocks, cpu=_by_kernel, default=_by_xla
-    )
+        return _by_xla(parts)
+    laid: jax.Array = jax.lax.platform_dependent(parts, cpu=_by_kernel, default=_by_xla)
     return laid
 
 
-def _forward(
-    blocks: list[ColumnBlock],
-) -> tuple[jax.Array, tuple[list[ColumnBlock], jax.Array]]:
-    laid = _lay(blocks)
-    return laid, (blocks, laid)
+def _forward(parts: list[_Part]) -> tuple[jax.Array, tuple[list[_Part], jax.Array]]:
+    laid = _lay(parts)
+    return laid, (parts, laid)
 
 
 def _backward(
-    kept: tuple[list[ColumnBlock], jax.Array], grads: jax.Array
+    kept: tuple[list[_Part], jax.Array], grads: jax.Array
 ) -> tuple[list[Any]]:
-    blocks, laid = kept
+    parts, laid = kept
     if table_rows.has_lookup_kernels():
         found = jax.lax.platform_dependent(
-            blocks, grads, laid, cpu=_grads_by_kernel, default=_grads_by_xla
+            parts, grads, laid, cpu=_grads_by_kernel, default=_grads_by_xla
         )
     else:
-        found = _grads_by_xla(blocks, grads, laid)
+        found = _grads_by_xla(parts, grads, laid)
     # Only the rows have a gradient: None stands for "zero" in the other fields.
-    nothing = GatheredRows(*[None] * 4)  # type: ignore[arg-type]
+    nothing: Any = {"table": None, "ids": None, "places": None}
     return (
         [
-            replace(nothing, rows=grad) if isinstance(block, GatheredRows) else grad
-            for block, grad in zip(blocks, found, strict=True)
+            replace(part, rows=grad, **(nothing if isinstance(part, _Reads) else {}))
+            for part, grad in zip(parts, found, strict=True)
         ],
     )
 
@@ -229,82 +323,130 @@ def _backward(
 _lay.defvjp(_forward, _backward)
 
 
-def _by_kernel(blocks: Sequence[ColumnBlock]) -> jax.Array:
+def _by_kernel(parts: Sequence[_Part]) -> jax.Array:
     """Concatenate with the kernel, which reads the tables and not the gathered rows."""
-    pairs: list[tuple[jax.Array, jax.Array]] = []
-    for block in blocks:
-        if isinstance(block, GatheredRows):
-            pairs.append((block.table, block.ids.reshape(-1)))
+    lookups = []
+    for part in parts:
+        if isinstance(part, _Reads):
+            lookups.append((part.table, part.ids, part.starts))
         else:  # an array is a table with one row for each example
-            pairs.append((block, jnp.arange(block.shape[0], dtype=jnp.int32)))
-    return table_rows.concat_rows(pairs)
+            every = jnp.arange(part.rows.shape[0], dtype=jnp.int32)
+            lookups.append((part.rows, every[None], part.starts))
+    return table_rows.concat_rows(lookups)
 
 
 def _grads_by_kernel(
-    blocks: Sequence[ColumnBlock], grads: jax.Array, laid: jax.Array
+    parts: Sequence[_Part], grads: jax.Array, laid: jax.Array
 ) -> list[jax.Array]:
-    """Return the gradient of each block: summed by row, or its columns of `grads`.
+    """Return the gradient of each part: summed by row, or its columns of `grads`.
 
     `laid` is an argument only so that XLA reads the tables before it updates them;
     otherwise it would copy them.
     """
     found: list[jax.Array] = []
-    start = 0
-    for block in blocks:
-        end = start + block.shape[1]
-        if isinstance(block, GatheredRows):
-            which = block.ids.reshape(-1), block.places.reshape(-1)
-            shape = (block.rows.shape[0], block.rows.shape[1])
-            sums = table_rows.sum_row_gradients(grads, start, *which, shape, after=laid)
+    for part in parts:
+        if isinstance(part, _Reads):
+            shape = (part.rows.shape[0], part.rows.shape[1])
+            sums = table_rows.sum_row_gradients(
+                grads, part.starts, part.ids, part.places, shape, after=laid
+            )
             found.append(sums)
         else:
-            found.append(grads[:, start:end])
-        start = end
+            (start,) = part.starts
+            found.append(grads[:, start : start + part.rows.shape[1]])
     return found
 
 
-def _by_xla(blocks: Sequence[ColumnBlock]) -> jax.Array:
+def _by_xla(parts: Sequence[_Part]) -> jax.Array:
     """Concatenate with XLA's operations, for devices without the kernel."""
-    arrays: list[Any] = []
-    for width, run in itertools.groupby(blocks, _table_width):
-        some = list(run)
-        arrays += some if width is None else [_look_up(some)]
-    return jnp.concatenate(arrays, axis=1)
+    pieces: dict[int, jax.Array] = {}  # by their place in the result
+    alone: list[_Reads] = []
+    for part in parts:
+        if isinstance(part, _Numbers):
+            pieces[part.starts[0]] = part.rows
+        elif len(part.starts) == 1:
+            alone.append(part)
+        else:
+            pieces |= _by_run(part, _take_columns(part))
+    for reads in _neighbours(alone):
+        pieces[reads[0].starts[0]] = _look_up(reads)
+    return jnp.concatenate([pieces[start] for start in sorted(pieces)], axis=1)
+
+
+def _neighbours(reads: Sequence[_Reads]) -> list[list[_Reads]]:
+    """Return runs of tables of one width that stand side by side in the result."""
+    runs: list[list[_Reads]] = []
+    for one in sorted(reads, key=lambda each: each.starts):
+        last = runs[-1][-1] if runs else None
+        if (
+            last is not None
+            and last.width == one.width
+            and last.starts[0] + last.width == one.starts[0]
+        ):
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    return runs
+
+
+def _by_run(part: _Reads, found: jax.Array) -> dict[int, jax.Array]:
+    """Cut columns [B, n, D] into runs that stand side by side: start -> [B, m · D]."""
+    width = part.width
+    firsts = [
+        place
+        for place, start in enumerate(part.starts)
+        if place == 0 or part.starts[place - 1] + width != start
+    ]
+    sizes = np.diff([*firsts, len(part.starts)]).tolist()
+    runs = jax.lax.split(found, sizes, axis=1)
+    return {
+        part.starts[first]: run.reshape(run.shape[0], run.shape[1] * width)
+        for first, run in zip(firsts, runs, strict=True)
+    }
 
 
 def _grads_by_xla(
-    blocks: Sequence[ColumnBlock], grads: jax.Array, laid: jax.Array
+    parts: Sequence[_Part], grads: jax.Array, laid: jax.Array
 ) -> list[jax.Array]:
     def lay(numbers: list[jax.Array]) -> jax.Array:
         return _by_xla(
             [
-                replace(block, rows=mine) if isinstance(block, GatheredRows) else mine
-                for block, mine in zip(blocks, numbers, strict=True)
+                replace(part, rows=mine)
+                for part, mine in zip(parts, numbers, strict=True)
             ]
         )
 
-    found: list[jax.Array] = jax.vjp(lay, _numbers(blocks))[1](grads)[0]
+    rows = [part.rows for part in parts]
+    found: list[jax.Array] = jax.vjp(lay, rows)[1](grads)[0]
     return found
 
 
-def _table_width(block: ColumnBlock) -> int | None:
-    """Return the width of a table, None for an array; neighbours are grouped by it."""
-    return block.shape[1] if isinstance(block, GatheredRows) else None
-
-
-def _look_up(tables: Sequence[Any]) -> jax.Array:  # GatheredRows of one width
+def _look_up(tables: Sequence[_Reads]) -> jax.Array:
     """Return the rows of n tables of one width, [B, n · D].
 
     One large lookup and its gradient are faster than many small ones.
     """
-    starts = np.cumsum([0] + [len(table.rows) for table in tables])[:-1]
-    ids = jnp.concatenate([table.ids for table in tables], axis=1)
-    places = jnp.concatenate([table.places for table in tables], axis=1)
-    rows = jnp.concatenate([table.rows for table in tables])
-    found = take_rows(rows, jnp.maximum(places, 0) + starts.astype(np.int32))
+    if len(tables) == 1:
+        (joined,) = tables
+    else:
+        lengths = [len(table.rows) for table in tables]
+        first = np.cumsum([0, *lengths])[:-1].astype(np.int32)
+        places = jnp.concatenate([table.places for table in tables])
+        joined = replace(
+            tables[0],
+            ids=jnp.concatenate([table.ids for table in tables]),
+            rows=jnp.concatenate([table.rows for table in tables]),
+            places=jnp.maximum(places, 0) + first[:, None],
+        )
+    lines, size = joined.ids.shape
+    return _take_columns(joined).reshape(size, lines * joined.width)
+
+
+def _take_columns(part: _Reads) -> jax.Array:
+    """Return the rows of each example, [B, n, D]; zeros where there is no id."""
+    found = take_rows(part.rows, jnp.maximum(part.places, 0).T)
     # An absent entry has read an arbitrary row, which may hold NaN: mask, not multiply.
-    width = sum(table.shape[1] for table in tables)
-    return jnp.where(ids[..., None] >= 0, found, 0).reshape(ids.shape[0], width)
+    return jnp.where(part.ids.T[..., None] >= 0, found, 0)
 
 
 def take_rows(rows: jax.Array, places: jax.Array) -> jax.Array:
@@ -314,10 +456,3 @@ def take_rows(rows: jax.Array, places: jax.Array) -> jax.Array:
         mode="promise_in_bounds", wrap_negative_indices=False
     )
     return found
-
-
-def _numbers(blocks: Sequence[ColumnBlock]) -> list[jax.Array]:
-    """Return the arrays that the gradient is taken of."""
-    return [
-        block.rows if isinstance(block, GatheredRows) else block for block in blocks
-    ]
