@@ -380,7 +380,9 @@ def _add_gains(page: Page, estimator: Estimator) -> None:
         "the number of its splits. Features with many values get more of both, also if "
         "they tell nothing about new rows."
     )
-    rows = [[name, f"{gain:.2%}", f"{splits[name]:,.0f}"] for name, gain in gains.items()]
+    rows = [
+        [name, f"{gain:.2%}", f"{splits[name]:,.0f}"] for name, gain in gains.items()
+    ]
     section.table(["feature", "gain", "splits"], rows[:_MOST_FEATURES])
 
 
