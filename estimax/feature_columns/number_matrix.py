@@ -94,6 +94,8 @@ def _is_plain(column: Any, features: Features, trace: Trace) -> bool:
         return False
     if not isinstance(column.normalizer_fn, transforms.Scaling | None):
         return False
+    if column.text is not None:
+        return False
     value = features[column.key]
     origin = trace.origin(value)
     if origin is None:
