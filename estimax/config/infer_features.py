@@ -27,7 +27,7 @@ _ID_NAME = re.compile(r"(^|[_ .])(id|uuid|guid|index|row|rownum|rowid|key)$", re
 # Whole numbers with these names, each of which occurs in many rows, name a thing.
 _THING_NAME = re.compile(
     r"(^|[_ .])(id|code|key|store|shop|branch|user|customer|client|item|product|sku|"
-    r"article|station|route|line|zone|region|district|dept|department|account|"
+    r"article|station|route|flight|line|zone|region|district|dept|department|account|"
     r"merchant|campaign|vehicle|device|terminal|machine|sensor|channel|category|"
     r"class|group|cluster)([_ ]?(id|nr|no|number|code))?$"
     r"|[a-z](Id|ID|Code|Nr)$",

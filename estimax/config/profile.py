@@ -287,6 +287,12 @@ def _delimiter(path: str) -> str:
         ) as file:
             line = file.readline(1_000_000)
     except (UnicodeDecodeError, OSError) as error:
+        if path.lower().endswith((".zip", ".7z", ".rar", ".tar", ".xlsx", ".xls")):
+            kind = Path(path).suffix
+            raise InputError(
+                f"{path}: a {kind} file is no table; expected CSV or Parquet. Unpack "
+                "it, or save the sheet as CSV."
+            ) from None
         raise InputError(
             f"{path}: expected a CSV file in UTF-8 or a Parquet file ({error})."
         ) from None

@@ -55,7 +55,7 @@ def test_every_command_speaks_of_the_best_step(cli, folder):
     kept = [
         checkpoints.step_of(p) for p in checkpoints.all_checkpoints(folder / "model")
     ]
-    assert kept == [best, 100, 120] or set(kept) == {best, 100, 120}
+    assert set(kept) == {best, 100, 120}
 
     # A second call trains nothing, and says the same.
     second = cli("train", "run.yaml", "--json", cwd=folder)

@@ -229,9 +229,8 @@ def test_a_date_gives_the_parts_that_differ(tmp_path):
         "parts": ["weekday", "day", "days_since", "missing"],
         "since": "2020-01-01",
     }
-    assert sections["stamp"]["parts"] == ["month", "hour", "days_since"] or (
-        "hour" in sections["stamp"]["parts"]
-    )
+    assert sections["stamp"]["parts"] == ["month", "hour", "days_since"]
+    assert sections["stamp"]["format"] == "%m/%d/%Y %H:%M"
     assert found.time is not None
     assert not found.time.is_used
 

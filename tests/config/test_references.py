@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -118,3 +120,19 @@ def test_scores_are_those_of_the_heads():
     numbers = _score(np.array([1.0, 3.0]), np.array([0.0, 4.0]), 0)
     assert json.dumps(numbers)
     assert numbers == {"average_loss": 1.0, "rmse": 1.0, "mae": 1.0, "r2": 0.75}
+
+
+def test_training_goes_on_while_other_models_are_trained(folder):
+    loaded = loaded_run(folder, "cost", "{type: regression}")
+    claim_model_dir(loaded)
+    process = references.start(loaded.run)
+    assert process is not None
+    assert references.finish(process, secs=120)
+    assert "linear" in references.read_references(loaded.run)
+    assert references.start(loaded.run) is None, "it is done"
+
+
+def test_a_comparison_that_takes_too_long_is_ended():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    assert not references.finish(process, secs=0)
+    assert process.returncode is not None
