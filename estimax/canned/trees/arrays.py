@@ -3,7 +3,7 @@
     arrays = arrays_of(forest, numbers=5, categories=2, sizes=(40, 7))
     layout = layout_of({name: array.shape for name, array in arrays.items()})
 
-- *paths*, for trees of up to 64 leaves: all splits of a tree are compared at once, and
+- *paths*, for trees of up to 32 leaves: all splits of a tree are compared at once, and
   a matrix product with the path to each leaf tells which leaf is reached.
 - *walk*, for deep trees: each row goes from node to node, level by level.
 
@@ -32,7 +32,9 @@ from estimax.formats.lightgbm_models import (
 )
 
 Arrays = dict[str, NDArray[Any]]
-_MOST_LEAVES_OF_PATHS = 64
+# For 1,024 rows on a CPU, paths take 2.1 ms and the walk 3.2 with 31 leaves, and 5.9
+# and 3.7 with 64.
+_MOST_LEAVES_OF_PATHS = 32
 GROUP = 8  # trees that are evaluated together
 
 

@@ -376,9 +376,9 @@ def _add_gains(page: Page, estimator: Estimator) -> None:
     gains, splits = measure(normalize=True), measure(kind="split")
     section = page.section("Splits of the trees")
     section.text(
-        "The share of each feature in what all splits lowered the training loss by, and "
-        "the number of its splits. Features with many values get more of both, also if "
-        "they tell nothing about new rows."
+        "The share of each feature in what all splits lowered the training loss by, "
+        "and the number of its splits. Features with many values get more of both, "
+        "also if they tell nothing about new rows."
     )
     rows = [
         [name, f"{gain:.2%}", f"{splits[name]:,.0f}"] for name, gain in gains.items()
