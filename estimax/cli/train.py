@@ -162,16 +162,16 @@ def _run(
 def _compiling_ahead(
     built: Built, eval_spec: EvalSpec | list[EvalSpec] | None
 ) -> list[Hook]:
-    """Return a hook that compiles the evaluation while the first steps are trained.
+    """Return a hook that compiles evaluation and export beside the first steps.
 
     Data and stock models of a run file may be used in a thread, code of the user not.
     """
     if eval_spec is None or isinstance(built.run.model, CustomModelConfig):
         return []
-    from estimax.estimator.compile_ahead import CompileEvaluation
+    from estimax.estimator.compile_ahead import CompileAhead
 
     first = eval_spec[0] if isinstance(eval_spec, list) else eval_spec
-    return [CompileEvaluation(built.estimator, first.input_fn)]
+    return [CompileAhead(built.estimator, first)]
 
 
 def _command(path: Path, model_dir: str | None, overrides: Sequence[str]) -> str:
