@@ -36,10 +36,13 @@ from estimax.config import references
 from estimax.config.checks import sources_of
 from estimax.config.data_report import check_files
 from estimax.config.saved import claim_model_dir
+from estimax.config.schema.model import CustomModelConfig
 
 if TYPE_CHECKING:  # both load jax
     from estimax.cli.training_progress import TrainingProgress
     from estimax.config.build import Built
+    from estimax.estimator import EvalSpec
+    from estimax.hooks import Hook
 
 
 def train(
@@ -120,7 +123,8 @@ def _run(
     built: Built, progress: TrainingProgress
 ) -> Mapping[str, Mapping[str, object]]:
     """Train, and evaluate if the run says so; return the last metrics by evaluation."""
-    train_spec, eval_spec = built.train_spec([progress]), built.eval_spec()
+    eval_spec = built.eval_spec()
+    train_spec = built.train_spec([progress, *_compiling_ahead(built, eval_spec)])
     if eval_spec is None:
         built.estimator.train(
             train_spec.input_fn, train_spec.hooks, max_steps=train_spec.max_steps
@@ -135,6 +139,21 @@ def _run(
         return metrics or {}
     assert built.run.eval is not None, "there is an eval_spec"
     return {built.run.eval.source: metrics}
+
+
+def _compiling_ahead(
+    built: Built, eval_spec: EvalSpec | list[EvalSpec] | None
+) -> list[Hook]:
+    """Return a hook that compiles evaluation and export beside the first steps.
+
+    Data and stock models of a run file may be used in a thread, code of the user not.
+    """
+    if eval_spec is None or isinstance(built.run.model, CustomModelConfig):
+        return []
+    from estimax.estimator.compile_ahead import CompileAhead
+
+    first = eval_spec[0] if isinstance(eval_spec, list) else eval_spec
+    return [CompileAhead(built.estimator, first)]
 
 
 def _command(path: Path, model_dir: str | None, overrides: Sequence[str]) -> str:

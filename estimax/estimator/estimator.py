@@ -545,14 +545,23 @@ class Estimator:
     ) -> tuple[export.Servable, int]:
         """Return what a bundle that predicts is written from, and the training step."""
         self._loader.check_trained(checkpoint_path)
+        program, example, parse = self._serving_program(receiver_fn, checkpoint_path)
+        loaded = self._loader.load(program, example, checkpoint_path, Placement())
+        servable = exporting.servable(program, loaded.variables, example, parse)
+        return servable, loaded.step
+
+    def _serving_program(
+        self,
+        receiver_fn: Callable[[], Any] | None,
+        checkpoint_path: str | os.PathLike[str] | None = None,
+    ) -> tuple[training.Program, plans.RawBatch, exporting.RequestParsing]:
+        """Return the program that a bundle has, an example, and how it is parsed."""
         example, parse = exporting.serving_example(receiver_fn, self.model_dir)
         # Traced also where the model is debugged: an eager model is asked for every
         # feature of the data, and so would be the clients of the bundle.
         session = Session(self._config, ModeKeys.PREDICT, is_eager=False)
         program = self._program(session, example, self._form_of(checkpoint_path))
-        loaded = self._loader.load(program, example, checkpoint_path, Placement())
-        servable = exporting.servable(program, loaded.variables, example, parse)
-        return servable, loaded.step
+        return program, example, parse
 
     def describe_training(
         self, input_fn: InputFn
