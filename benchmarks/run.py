@@ -69,6 +69,7 @@ def _programs(options: argparse.Namespace) -> dict[str, list[str]]:
         "bench_overlap.py": ["--steps", "50"] if quick else [],
         "bench_devices.py": ["--rounds", "2", "--steps", "20"] if quick else [],
         "bench_import.py": ["--rounds", "2"] if quick else [],
+        "bench_columns.py": (["--rounds", "1"] if quick else []) + tf,
         "bench_start.py": (["--rounds", "2"] if quick else []) + tf,
         "bench_flights.py": (["--seeds", "1"] if quick else []) + tf,
     }
