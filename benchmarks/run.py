@@ -71,6 +71,7 @@ def _programs(options: argparse.Namespace) -> dict[str, list[str]]:
         "bench_devices.py": ["--rounds", "2", "--steps", "20"] if quick else [],
         "bench_import.py": ["--rounds", "2"] if quick else [],
         "bench_numeric_columns.py": (["--rounds", "1"] if quick else []) + tf,
+        "bench_columns.py": (["--rounds", "1"] if quick else []) + tf,
         "bench_start.py": (["--rounds", "2"] if quick else []) + tf,
         "bench_flights.py": (["--seeds", "1"] if quick else []) + tf,
     }

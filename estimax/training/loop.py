@@ -304,8 +304,9 @@ def _variables(state: TrainState) -> Any:  # a mapping
 
     Those that are sharded over several processes are left out: none has all rows.
     """
+    tables: Any = state.tables  # which is never changed
     if not state.row_counts:
-        return ChainMap(state.params, state.tables)
+        return ChainMap(state.params, tables)
     every = {**state.params, **state.tables}
     for name, rows in state.row_counts:
         table = every.pop(name)
