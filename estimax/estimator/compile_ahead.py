@@ -86,7 +86,8 @@ def compile_evaluation(estimator: Estimator, input_fn: Callable[..., Any]) -> No
             return
         program = estimator._program(session)
         batch = put(pack(program.plan.prepare(session.first_batch())))
-        program.step.lower(program.shapes, batch).compile()
+        step: Any = program.step  # a jitted function, which `Program` does not say
+        step.lower(program.shapes, batch).compile()
 
 
 def compile_export(estimator: Estimator, receiver_fn: Callable[[], Any] | None) -> None:
