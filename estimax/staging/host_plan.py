@@ -10,7 +10,6 @@ the batch with the place of every id among them.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +24,7 @@ from estimax.core.raw_values import as_raw, is_plain
 from estimax.core.sparse import Ids, Sparse
 from estimax.core.strings import Strings
 from estimax.native.distinct import distinct_ids
+from estimax.staging.row_stacks import RowStack, ids_of, stack_ids, stack_reads
 from estimax.staging.trace import (
     HostCall,
     NestedKey,
@@ -80,21 +80,6 @@ class RowGroup:
     name: str
     calls: tuple[str, ...]
     vocabulary: int  # V of those tables: also the id that pads the unique list
-
-
-@dataclass(frozen=True)
-class RowStack:
-    """Tables that are one array, whose distinct ids are one list.
-
-    Each table has a segment of fixed length in the list: the distinct ids of its row
-    group as rows of the stack, padded with `rows`, which is no row. Ids ascend, if
-    padding is left out.
-    """
-
-    name: str
-    members: tuple[tuple[str, int], ...]  # row group and first row of each table
-    rows: int  # of the stack
-    has_lines: bool  # whether its calls give one id per example; see `StackReads`
 
 
 @dataclass(frozen=True)
@@ -202,34 +187,18 @@ class HostPlan:
 
         Groups that are in no stack keep their own.
         """
-        if not self.stacks:
-            return unique, prepared._replace(inverse=inverse)
-        groups = {group.name: group for group in self.groups}
         found = {name: ids for name, ids in unique.items() if name in self.alone}
         reads = {}
         with_inverse = set(self.alone)
         for stack in self.stacks:
             found[stack.name] = stack_ids(stack, unique, self._vocabularies, count)
-            lines = read_lines(stack, groups) if stack.has_lines else []
-            # A dense feature [B, 1] may be [B, 2] in the next batch.
-            if not lines or not all(_is_line(prepared.staged[c]) for _, c in lines):
-                with_inverse.update(group for group, _ in stack.members)
-                continue
-            ends = itertools.accumulate(
-                len(unique[name]) // count for name, _ in stack.members
-            )
-            starts = [0, *ends]
-            rows = _lines(
-                [ids_of(prepared.staged[call]) for _, call in lines],
-                [stack.members[member][1] for member, _ in lines],
-                count,
-            )
-            places = _lines(
-                [inverse[stack.members[m][0]][call] for m, call in lines],
-                [starts[member] for member, _ in lines],
-                count,
-            )
-            reads[stack.name] = StackReads(rows, places)
+            lines = stack_reads(stack, prepared.staged, unique, inverse, count)
+            if lines is None:
+                with_inverse.update(stack.groups)
+            else:
+                reads[stack.name] = lines
+        if not self.stacks:
+            return unique, prepared._replace(inverse=inverse)
         kept = {name: of for name, of in inverse.items() if name in with_inverse}
         return found, prepared._replace(inverse=kept, reads=reads)
 
@@ -409,60 +378,6 @@ def make_unique(
     return unique, inverse
 
 
-def read_lines(
-    stack: RowStack, groups: Mapping[str, RowGroup]
-) -> list[tuple[int, str]]:
-    """Return the member of a stack, and the call, of each line of its `StackReads`."""
-    return [
-        (member, call)
-        for member, (group, _) in enumerate(stack.members)
-        for call in groups[group].calls
-    ]
-
-
-def _is_line(staged: Any) -> bool:
-    """Return whether the result of a call is one id for each example, [B, 1]."""
-    ids = ids_of(staged)
-    return ids.ndim == 2 and ids.shape[1] == 1
-
-
-def _lines(columns: Sequence[Int32s], firsts: Sequence[int], count: int) -> Int32s:
-    """Return columns [count · B, 1] as lines [count · n, B], each with a number added.
-
-    Negative numbers stay -1.
-    """
-    joined = np.concatenate(columns, axis=1).reshape(count, -1, len(columns))
-    lines = np.ascontiguousarray(joined.transpose(0, 2, 1))
-    is_missing = lines < 0
-    lines += np.array(firsts, np.int32)[:, None]
-    lines[is_missing] = -1
-    return lines.reshape(count * len(columns), -1)
-
-
-def stack_ids(
-    stack: RowStack,
-    unique: Mapping[str, Int32s],
-    vocabularies: Mapping[str, int],
-    count: int = 1,
-) -> Int32s:
-    """Return the distinct ids of a stack's tables as rows of the stack.
-
-    >>> unique = {"a": np.array([1, 4], np.int32), "b": np.array([0, 2], np.int32)}
-    >>> stack = RowStack("s", (("a", 0), ("b", 4)), rows=9, has_lines=True)
-    >>> stack_ids(stack, unique, {"a": 4, "b": 5})
-    array([1, 9, 4, 6], dtype=int32)
-    """
-    parts = [unique[name].reshape(count, -1) for name, _ in stack.members]
-    lengths = [part.shape[1] for part in parts]
-    ids = np.concatenate(parts, axis=1)
-    starts = np.array([first for _, first in stack.members], np.int32)
-    sizes = np.array([vocabularies[name] for name, _ in stack.members], np.int32)
-    is_padding = ids >= sizes.repeat(lengths)
-    ids += starts.repeat(lengths)
-    ids[is_padding] = stack.rows
-    return ids.reshape(-1)
-
-
 def _round_up(distinct: Int32s, parts: int, padding: int) -> Int32s:
     """Return ids [count, U] with padding, so that U is a multiple of `parts`."""
     missing = -distinct.shape[1] % parts
@@ -504,12 +419,6 @@ def _split_places(places: Int32s, calls: IdsOfCalls) -> dict[str, Int32s]:
         result[name] = places[:, start : start + width].reshape(ids.shape)
         start += width
     return result
-
-
-def ids_of(staged: Any) -> NDArray[np.int32]:
-    """Return the ids in the result of a call: of `Ids`, or the result itself."""
-    ids: NDArray[np.int32] = staged.ids if isinstance(staged, Ids) else staged
-    return ids
 
 
 def widths_of(parts: Sequence[PreparedBatch]) -> dict[str, int]:

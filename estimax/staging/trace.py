@@ -323,7 +323,7 @@ class TableRows:
 class StackReads(NamedTuple):
     """What all columns with one id per example read from a stack, as two arrays.
 
-    A line is a read of `host_plan.read_lines`. One array of many lines, and not many
+    A line is one of `RowStack.lines`. One array of many lines, and not many
     arrays: the program does not grow with the columns.
 
     Attributes:

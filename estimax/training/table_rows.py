@@ -21,12 +21,8 @@ import jax.numpy as jnp
 from estimax import optimizers, parallel
 from estimax.core.state import TrainState
 from estimax.core.table_stacks import stack_arrays
-from estimax.staging.host_plan import (
-    AccumulatedBatch,
-    PreparedBatch,
-    ids_of,
-    read_lines,
-)
+from estimax.staging.host_plan import AccumulatedBatch, PreparedBatch
+from estimax.staging.row_stacks import ids_of
 from estimax.staging.trace import Lookup, StackedRows, TableRows
 from estimax.training.updates import TableStack, UpdateKind, UpdatePlan
 
@@ -109,10 +105,8 @@ def _lines_of(
     """Return the lines in the `StackReads` of a batch: table -> call -> line."""
     found: dict[str, dict[str, int]] = {}
     if stack.unique in batch.reads:
-        plan = updates.plan
-        (of_plan,) = (one for one in plan.stacks if one.name == stack.unique)
-        groups = {group.name: group for group in plan.groups}
-        for line, (member, call) in enumerate(read_lines(of_plan, groups)):
+        (plan,) = (one for one in updates.plan.stacks if one.name == stack.unique)
+        for line, (member, call) in enumerate(plan.lines or ()):
             found.setdefault(stack.tables[member], {})[call] = line
     return found
 

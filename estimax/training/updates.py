@@ -29,7 +29,8 @@ from estimax import optimizers
 from estimax.core.table_stacks import StackLayout
 from estimax.optimizers.rows import has_stock_rule
 from estimax.parallel import Placement
-from estimax.staging.host_plan import HostPlan, RowGroup, RowStack
+from estimax.staging.host_plan import HostPlan, RowGroup
+from estimax.staging.row_stacks import RowStack
 from estimax.staging.trace import Lookup
 from estimax.training.model import BatchStructure, ModelFunction
 from estimax.training.recording import Recording
@@ -132,7 +133,7 @@ class UpdatePlan:
                 recording.plan,
                 groups=tuple(dict.fromkeys(groups.values())),
                 stacks=tuple(
-                    _row_stack(s, tables, layout, s.tables[0] in lines)
+                    _row_stack(s, tables, groups, layout, s.tables[0] in lines)
                     for s in stacks
                     if layout is not None and not s.is_single
                 ),
@@ -296,12 +297,18 @@ def _is_line(use: Lookup, structure: BatchStructure) -> bool:
 def _row_stack(
     stack: TableStack,
     tables: Mapping[str, TableUpdate],
+    groups: Mapping[str, RowGroup],
     layout: StackLayout,
     has_lines: bool,
 ) -> RowStack:
     members = tuple((str(tables[n].rows), layout[n].start) for n in stack.tables)
+    lines = tuple(
+        (place, call)
+        for place, name in enumerate(stack.tables)
+        for call in groups[name].calls
+    )
     rows = sum(layout[name].rows for name in stack.tables)
-    return RowStack(stack.unique, members, rows, has_lines)
+    return RowStack(stack.unique, members, rows, lines if has_lines else None)
 
 
 def _row_groups(
