@@ -59,7 +59,8 @@ def evaluate(
             )
         constant = dict(baseline(run, built.input_fn(name), steps))
         units = label_units(metrics, constant)
-        metrics, constant = metrics | units.of_model, constant | units.of_constant
+        metrics = {**metrics, **units.of_model}
+        constant |= units.of_constant
         if as_json:
             step = metrics.pop("global_step")
             found = {"step": step, "metrics": metrics, "baseline": constant}

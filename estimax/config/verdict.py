@@ -186,7 +186,7 @@ def _loss_curves(run: Run) -> tuple[Curve, Curve] | None:
 
 def _against_overfitting(run: Run) -> str:
     """Return what to change, as keys of the run file."""
-    part = getattr(run.model, "dnn", None)
+    part: Any = getattr(run.model, "dnn", None)
     if not hasattr(part, "dropout"):
         return "a smaller model or more rows would move it"
     dropout = part.dropout
