@@ -156,7 +156,8 @@ def _numbers(column: Any, features: Any) -> jax.Array:
     # The ids of position i begin at i * (number of buckets).
     ids = column.ids(features).ids
     buckets = len(column.boundaries) + 1
-    return (ids % buckets).astype(jnp.float32)
+    bucket: jax.Array = (ids % buckets).astype(jnp.float32)
+    return bucket
 
 
 def _first(ids: jax.Array) -> jax.Array:
