@@ -94,8 +94,9 @@ def reference_pages() -> dict[str, str]:
         for name in _hidden_by_modules(package):
             pages[package] += f"\n::: estimax.{package}.{name}.{name}\n"
             pages[package] += f"    options:\n      heading: {name}\n"
-    # Not in `ex`, because it needs the extra `serve`.
-    pages["serving"] = "# estimax.serving\n\n::: estimax.serving\n" + _ROOTLESS
+    # Not in `ex`: a server needs the extra `serve`, and a client nothing else of `ex`.
+    for name in ("client", "serving"):
+        pages[name] = f"# estimax.{name}\n\n::: estimax.{name}\n" + _ROOTLESS
     return pages
 
 

@@ -42,6 +42,7 @@ LAYERS = {
     "estimator": 8,
     "serving": 8,
     "canned": 9,
+    "client": 9,
     "inspection": 9,
     "v1.experimental": 10,
     "config": 10,
@@ -52,10 +53,11 @@ INPUT_LAYERS = {"streams": 0, "sources": 1, "examples": 1, "ops": 2}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # Packages with names that users write, and packages within them that do.
 PUBLIC = [
-    "canned checkpoints config estimator export feature_columns heads hooks input",
-    "inspection metrics optimizers serving export.scoring feature_columns.transforms",
-    "hooks.summary inspection.report staging.variables v1.crf v1.experimental",
-    "v1.feature_columns v1.inputs v1.lookup v1.losses v1.metrics v1.optimizers",
+    "canned checkpoints client config estimator export feature_columns heads hooks",
+    "input inspection metrics optimizers serving export.scoring hooks.summary",
+    "feature_columns.transforms inspection.report staging.variables v1.crf",
+    "v1.experimental v1.feature_columns v1.inputs v1.lookup v1.losses v1.metrics",
+    "v1.optimizers",
 ]
 PUBLIC = [name for line in PUBLIC for name in line.split()]
 

@@ -323,13 +323,22 @@ def holds(folder: Pathish, arrays: Mapping[str, NDArray[Any]], extra: Any) -> bo
     except (CheckpointError, MissingFileError):
         return False
     # Cheap comparisons first; then checksums of the arrays in memory against those in
-    # the manifest. The files are not read.
+    # the manifest.
     if manifest.extra != _with_lists(extra):
         return False
-    return manifest.arrays.keys() == arrays.keys() and all(
+    is_same = manifest.arrays.keys() == arrays.keys() and all(
         entry.is_whole and tensors.is_same(entry.pieces[0].place, arrays[name])
         for name, entry in manifest.arrays.items()
     )
+    if not is_same:
+        return False
+    try:
+        # The files are read last. Training that resumed from an earlier checkpoint,
+        # because this one is damaged, comes to the same arrays again.
+        verify(folder, manifest, manifest.files)
+    except (CheckpointError, OSError):
+        return False
+    return True
 
 
 def check_extra(extra: Any) -> None:

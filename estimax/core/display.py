@@ -4,8 +4,10 @@ An address says nothing to a reader and differs from run to run.
 """
 
 import dataclasses
+import html
 import os
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -51,3 +53,30 @@ def format_fields(value: Any) -> str:
         f"{field.name}={format_value(getattr(value, field.name))}" for field in fields
     ]
     return f"{type(value).__name__}({', '.join(given)})"
+
+
+def html_table(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = ""
+) -> str:
+    """Return a table for a notebook, with a line of text above it.
+
+    >>> html_table(["name"], [["a<b"]])
+    '<table><thead><tr><th>name</th></tr></thead><tbody><tr><td>a&lt;b</td></tr></tbody></table>'
+    """
+    body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
+    head = f"<thead><tr>{_cells('th', headings)}</tr></thead>"
+    above = html_text(title) if title else ""
+    return f"{above}<table>{head}<tbody>{body}</tbody></table>"
+
+
+def html_text(text: str) -> str:
+    """Return lines of text for a notebook, as they are.
+
+    >>> html_text("a < b")
+    '<pre>a &lt; b</pre>'
+    """
+    return f"<pre>{html.escape(text)}</pre>"
+
+
+def _cells(tag: str, values: Iterable[object]) -> str:
+    return "".join(f"<{tag}>{html.escape(str(v))}</{tag}>" for v in values)

@@ -30,6 +30,7 @@ from estimax.core.display import format_path
 from estimax.core.migration import Retired
 from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
+from estimax.core.tracebacks import short_traceback
 from estimax.estimator import agreement, arguments, exporting
 from estimax.estimator import results as reports
 from estimax.estimator.default_log import shown_by_default
@@ -168,6 +169,10 @@ class Estimator:
             lines.append(f"  params: {', '.join(map(str, self._params))}")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        """Return the `repr` and the variables of the latest checkpoint."""
+        return reports.variables_as_html(repr(self), self.latest_checkpoint())
+
     def train(
         self,
         input_fn: InputFn,
@@ -211,6 +216,7 @@ class Estimator:
         arguments.check_steps(steps=steps, max_steps=max_steps)
         check_trains(self._config)
         with (
+            short_traceback(),
             shown_by_default(),
             join_cluster(self._config) as peers,
             training_in(self._config, "train"),
@@ -305,6 +311,7 @@ class Estimator:
         arguments.check_steps(steps=steps)
         self._loader.check_trained(checkpoint_path)
         with (
+            short_traceback(),
             shown_by_default(),
             self._open(ModeKeys.EVAL, input_fn) as session,
             session.debugging(),
@@ -399,7 +406,7 @@ class Estimator:
           MissingFileError: There is no checkpoint.
         """
         self._loader.check_trained(checkpoint_path)
-        with self._open(ModeKeys.PREDICT, input_fn) as session:
+        with short_traceback(), self._open(ModeKeys.PREDICT, input_fn) as session:
             if session.feed.first is None:
                 return
             arguments.warn_if_endless(session.feed, "predict", None, hooks)
@@ -458,14 +465,15 @@ class Estimator:
           SpecError: `experimental_mode` is not PREDICT.
         """
         exporting.check_mode(experimental_mode)
-        servable, step = self._servable(serving_input_receiver_fn, checkpoint_path)
-        bundle = export.write_bundle(
-            servable,
-            export_dir_base,
-            assets_extra=assets_extra,
-            step=step,
-            metrics=metrics,
-        )
+        with short_traceback():
+            servable, step = self._servable(serving_input_receiver_fn, checkpoint_path)
+            bundle = export.write_bundle(
+                servable,
+                export_dir_base,
+                assets_extra=assets_extra,
+                step=step,
+                metrics=metrics,
+            )
         return str(bundle)
 
     def experimental_export_all_saved_models(
@@ -504,17 +512,19 @@ class Estimator:
         """
         exporting.check_modes(input_receiver_fn_map)
         receivers = dict(input_receiver_fn_map)
-        servable, step = self._servable(receivers[ModeKeys.PREDICT], checkpoint_path)
-        evaluation = None
-        if ModeKeys.EVAL in receivers:
-            evaluation = self._evaluation(receivers[ModeKeys.EVAL], checkpoint_path)
-        bundle = export.write_bundle(
-            servable,
-            export_dir_base,
-            assets_extra=assets_extra,
-            step=step,
-            evaluation=evaluation,
-        )
+        with short_traceback():
+            serving_fn = receivers[ModeKeys.PREDICT]
+            servable, step = self._servable(serving_fn, checkpoint_path)
+            evaluation = None
+            if ModeKeys.EVAL in receivers:
+                evaluation = self._evaluation(receivers[ModeKeys.EVAL], checkpoint_path)
+            bundle = export.write_bundle(
+                servable,
+                export_dir_base,
+                assets_extra=assets_extra,
+                step=step,
+                evaluation=evaluation,
+            )
         return str(bundle)
 
     def _evaluation(

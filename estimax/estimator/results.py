@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from estimax.core.display import format_path
+from estimax import checkpoints
+from estimax.core.display import format_path, html_table, html_text
 from estimax.core.errors import SpecError
 from estimax.estimator import curves
 from estimax.heads.kept_sums import constant_loss
@@ -217,3 +218,19 @@ def single_examples(values: Any) -> Iterator[Any]:
         )
     for row in range(next(iter(sizes.values()), 0)):
         yield {key: value[row] for key, value in values.items()}
+
+
+def variables_as_html(text: str, checkpoint: str | None) -> str:
+    """Return a table of the arrays of a checkpoint for a notebook, below a text."""
+    if checkpoint is None:
+        return html_text(f"{text}\n  no checkpoint")
+    saved = checkpoints.read_manifest(checkpoint)
+    rows = [
+        (name, list(entry.shape), entry.dtype, f"{entry.size:,}")
+        for name, entry in saved.arrays.items()
+    ]
+    return html_table(
+        ["array", "shape", "dtype", "bytes"],
+        rows,
+        title=f"{text}\n  step {saved.step}: {checkpoint}",
+    )

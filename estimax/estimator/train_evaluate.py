@@ -29,6 +29,7 @@ from estimax.core.errors import (
     MissingFileError,
     SpecError,
 )
+from estimax.core.tracebacks import short_traceback
 from estimax.estimator.arguments import check_count, check_input_fn, hooks_of
 from estimax.estimator.default_log import shown_by_default
 from estimax.estimator.estimator import Estimator
@@ -231,13 +232,18 @@ def train_and_evaluate(
     evaluators = [Evaluator(estimator, s, train_spec.max_steps) for s in specs]
     if config.task_type == cluster.EVALUATOR:
         _check_evaluator(config.task_id)
-        with shown_by_default():
+        with short_traceback(), shown_by_default():
             evaluate_continuously(estimator, evaluators)
         return None, None
     peers = config.connect()
     # Joined before the lock is taken: the others end if it cannot be.
     joined = peers.together() if peers is not None else nullcontext()
-    with shown_by_default(), joined, training_in(config, "train_and_evaluate"):
+    with (
+        short_traceback(),
+        shown_by_default(),
+        joined,
+        training_in(config, "train_and_evaluate"),
+    ):
         if not _evaluates_here(config):
             _train(estimator, train_spec, specs, [])
             return None, None

@@ -29,6 +29,7 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from estimax.core.display import html_table
 from estimax.core.errors import BundleError, MissingFileError, did_you_mean
 from estimax.core.sparse import padded_length
 from estimax.export import functions, host_plan, manifest, selftest
@@ -182,6 +183,22 @@ class Bundle:
                 f"  signatures: {first_few(list(self.signatures))}",
                 f"  weights: {len(self.weights)} arrays, {size:,} bytes",
             )
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the `repr` and the inputs and outputs of every signature."""
+        return html_table(
+            ["signature", "", "name", "dtype", "shape"],
+            [
+                (name, kind, spec.name, spec.dtype, list(spec.shape))
+                for name, signature in self.signatures.items()
+                for kind, specs in (
+                    ("input", signature.inputs),
+                    ("output", signature.outputs),
+                )
+                for spec in specs
+            ],
+            title=repr(self),
         )
 
     def predict(

@@ -1701,6 +1701,10 @@ class Dataset:
     def __repr__(self) -> str:
         return display.dataset_repr(self.node)
 
+    def _repr_html_(self) -> str:
+        """Return the `repr` and the first rows, read without shuffling or caching."""
+        return display.dataset_html(self.node)
+
 
 def label_splitter(name: str | Mapping[str, str]) -> Callable[..., Structure]:
     """Return a function for `map_blocks` that splits off a column as the label."""

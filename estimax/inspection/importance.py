@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax import input as inputs
+from estimax.core.display import html_table
 from estimax.core.errors import FeatureError, SpecError, did_you_mean
 from estimax.core.sparse import Sparse
 from estimax.core.spec import ModeKeys
@@ -64,11 +65,17 @@ class Importances:
     features: tuple[FeatureImportance, ...]
 
     def __str__(self) -> str:
+        return f"{as_text(*self._table())}\n{self._summary()}"
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._table(), title=self._summary())
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
         rows = [[f.feature, f"{f.mean:+.5f}", f"{f.std:.5f}"] for f in self.features]
-        table = as_text(["feature", f"{self.metric} lost", "±"], rows)
-        return (
-            f"{table}\n{self.metric} {self.baseline:.5f} on {self.examples:,} examples"
-        )
+        return ["feature", f"{self.metric} lost", "±"], rows
+
+    def _summary(self) -> str:
+        return f"{self.metric} {self.baseline:.5f} on {self.examples:,} examples"
 
 
 def permutation_importance(

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 from estimax.checkpoints import state_names
+from estimax.core.display import html_table
 from estimax.core.state import TrainState
 from estimax.estimator import Estimator
 from estimax.training import UpdateKind, VariableUpdate
@@ -73,6 +74,12 @@ class VariableTable:
         return sum(variable.nbytes for variable in self.variables)
 
     def __str__(self) -> str:
+        return f"{as_text(*self._table())}\n{self._summary()}"
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._table(), title=self._summary())
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
         rows = [
             [
                 v.name,
@@ -84,11 +91,11 @@ class VariableTable:
             ]
             for v in self.variables
         ]
-        table = as_text(
-            ["variable", "shape", "dtype", "numbers", "optimizer", "updated"], rows
-        )
+        return ["variable", "shape", "dtype", "numbers", "optimizer", "updated"], rows
+
+    def _summary(self) -> str:
         return (
-            f"{table}\n{len(rows)} variables, {self.size:,} numbers, "
+            f"{len(self.variables)} variables, {self.size:,} numbers, "
             f"{_megabytes(self.nbytes)}; optimizers keep "
             f"{_megabytes(self.optimizer_bytes)} more"
         )

@@ -23,15 +23,18 @@ import numpy as np
 from estimax.core.sparse import Sparse
 from estimax.export import CLASSIFY, REGRESS, TensorInfo
 from estimax.export.signature import DEFAULT_SIGNATURE, PREDICT, Signature, input_name
+from estimax.feature_columns.transforms import Vocabulary
 from estimax.serving.inference import Target
 from estimax.serving.lifecycle import ServedModel, Version
 from estimax.serving.manager import ModelManager
 from estimax.serving.status import Code
 from estimax.serving.tensors import dtype_name
+from estimax.staging.host_plan import HostPlan
 from estimax.staging.trace import Origin
 
 # The input of a signature over serialized Examples.
 _EXAMPLES = TensorInfo("inputs", "string", (None,))
+_MOST_WORDS = 100  # of a vocabulary that the page proposes
 
 
 def status_json(manager: ModelManager, target: Target) -> dict[str, Any]:
@@ -173,7 +176,11 @@ def _signatures(available: list[Version]) -> dict[str, Any]:
     return {
         name: {
             "inputs": [
-                {**_info(spec), "example": _example(loaded.example, spec)}
+                {
+                    **_info(spec),
+                    "example": _example(loaded.example, spec),
+                    "words": _words(loaded.bundle.plan, spec),
+                }
                 for spec in signature.inputs
             ],
             "outputs": [_info(spec) for spec in signature.outputs],
@@ -190,6 +197,17 @@ def _example(example: Mapping[Origin, Any], spec: TensorInfo) -> Any:
             plain = np.asarray(first).tolist()
             return _text(plain if isinstance(value, Sparse) else plain[0])
     return None
+
+
+def _words(plan: HostPlan, spec: TensorInfo) -> list[Any]:
+    """Return the first words of the vocabulary that a feature is looked up in."""
+    for call in plan.calls:
+        source = getattr(call.transform, "source", call.transform)
+        names = [input_name(origin) for origin in call.inputs]
+        if isinstance(source, Vocabulary) and names == [spec.name]:
+            words: list[Any] = source.words.words[:_MOST_WORDS].tolist()
+            return [_text(word) for word in words]
+    return []
 
 
 def _text(value: Any) -> Any:

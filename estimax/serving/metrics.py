@@ -25,6 +25,7 @@ from estimax.serving.metric_families import Family, Sample
 from estimax.serving.status import Code
 
 _TF: Final = ":tensorflow:serving:"
+_OWN_REQUESTS: Final = "estimax_requests"
 _REQUEST_COUNT: Final = f"{_TF}request_count"
 # TensorFlow Serving's buckets: 33 from 10 us on, each 1.8 times the one before.
 _MICROSECONDS: Final = tuple(10 * 1.8**i for i in range(33))
@@ -136,7 +137,7 @@ class ServerMetrics:
             *("model_path", "status"),
         )
         self._requests = counter(
-            "estimax_requests",
+            _OWN_REQUESTS,
             "Requests by version, signature and status.",
             *(model, version, "signature", "method", "entrypoint", "status"),
         )
@@ -326,12 +327,16 @@ def text_of(families: Iterable[Family]) -> str:
 
 
 def totals_of(families: Iterable[Family]) -> dict[str, dict[str, float]]:
-    """Return requests, errors, rows and seconds of every model, for the page."""
+    """Return requests, errors, rows and seconds of every model, for the page.
+
+    The requests of version 7 are also counted apart, as "requests/7".
+    """
     found: dict[str, dict[str, float]] = {}
 
     def add(model: str, key: str, value: float) -> None:
         empty = {"requests": 0.0, "errors": 0.0, "rows": 0.0, "seconds": 0.0}
-        found.setdefault(model, empty)[key] += value
+        totals = found.setdefault(model, empty)
+        totals[key] = totals.get(key, 0.0) + value
 
     for family in families:
         for name, labels, value in family.samples:
@@ -339,6 +344,8 @@ def totals_of(families: Iterable[Family]) -> dict[str, dict[str, float]]:
                 add(labels["model_name"], "requests", value)
                 is_error = labels["status"] != "OK"
                 add(labels["model_name"], "errors", value * is_error)
+            elif name == f"{_OWN_REQUESTS}_total" and labels["version"]:
+                add(labels["model_name"], f"requests/{labels['version']}", value)
             elif family.name == f"{_TF}request_example_count":
                 add(labels["model"], "rows", value)
             elif name == f"{_TF}request_latency_sum":

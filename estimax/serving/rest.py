@@ -1,4 +1,4 @@
-"""The REST API of TensorFlow Serving, as an ASGI application.
+"""The REST APIs of TensorFlow Serving and of the Open Inference Protocol, for ASGI.
 
     app = RestApp(service, metrics)
     uvicorn.run(app, port=8501)
@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from estimax import __version__
 from estimax.serving import json_bodies
 from estimax.serving.config import METRICS_PATH, RestLimits
 from estimax.serving.describe import (
@@ -37,6 +38,13 @@ from estimax.serving.inference import (
 from estimax.serving.json_bodies import JsonPieces, parse_in_pieces
 from estimax.serving.metric_families import Family
 from estimax.serving.metrics import Observed, ServerMetrics, text_of, totals_of
+from estimax.serving.open_inference import (
+    JSON_LENGTH,
+    OpenInferenceApi,
+    model_metadata,
+    server_metadata,
+)
+from estimax.serving.openapi import openapi
 from estimax.serving.requests import CLASSES, REGRESSION, SCORES, features_from_json
 from estimax.serving.status import Code, ServingError, check_token, invalid
 from estimax.serving.threads import LARGE, SMALL
@@ -51,6 +59,7 @@ _INT64: Final = 2**63
 _LIVE: Final = ("/healthz", "/livez", "/v2/health/live")
 _READY: Final = ("/readyz", "/v2/health/ready")
 _HEALTH: Final = (*_LIVE, *_READY)
+_PAGES: Final = ("/", "/ui", "/ui/")
 # TensorFlow Serving matches the path without regard to case, and the verb after it with
 # regard: ":Predict" is a malformed request.
 _PATH: Final = re.compile(
@@ -58,6 +67,12 @@ _PATH: Final = re.compile(
     r"(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?"
     r"(?P<rest>/metadata|:[^/]*)?)?",
     re.IGNORECASE,
+)
+# Of the Open Inference Protocol.
+_OPEN_PATH: Final = re.compile(
+    r"/v2/models/(?P<name>[^/]+)"
+    r"(?:/versions/(?P<version>[^/]+)|/labels/(?P<label>[^/]+))?"
+    r"(?P<rest>/ready|/infer)?"
 )
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -73,6 +88,7 @@ class Response:
     status: int
     body: bytes
     content_type: bytes = b"application/json"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class RestApp:
@@ -103,6 +119,7 @@ class RestApp:
         self._is_draining = is_draining
         self._families = families or self._own_families
         self._metrics_path = metrics_path
+        self._open_inference = OpenInferenceApi(service, self._limits.timeout)
         self._verbs: dict[str, Verb] = {
             ":predict": self._predict,
             ":classify": self._classify,
@@ -143,17 +160,18 @@ class RestApp:
             )
 
     def _check_token(self, scope: Mapping[str, Any]) -> None:
-        # Only health checks need no token. Compare the exact path: model routes ignore
+        # Only health checks need no token, and the page, which holds no data and asks
+        # for the token. Compare the exact path: model routes ignore
         # case, so "/LIVEZ" must not skip the check.
         # A browser asks with OPTIONS before it sends the token.
-        is_open = scope["path"] in _HEALTH or scope["method"] == "OPTIONS"
+        is_open = scope["path"] in (*_HEALTH, *_PAGES) or scope["method"] == "OPTIONS"
         if self._limits.token is not None and not is_open:
             given = _header(scope, b"authorization") or b""
             check_token(self._limits.token, given)
 
     async def _route(self, scope: Mapping[str, Any], receive: Receive) -> Response:
         method, path = _method(scope), _raw_path(scope)
-        if method == "OPTIONS" and path.startswith("/v1/"):
+        if method == "OPTIONS" and path.startswith(("/v1/", "/v2/")):
             return _preflight(scope)
         if path == self._metrics_path and method == "GET":
             families = await self._families()
@@ -164,8 +182,13 @@ class RestApp:
         if path == "/ui/state" and method == "GET":
             totals = totals_of(await self._families())
             return _json(page_state(self._service.manager, totals))
+        if path == "/openapi.json" and method == "GET":
+            has_token = self._limits.token is not None
+            return _json(openapi(self._service.manager, __version__, has_token))
         if (found := self._page(method, path)) is not None:
             return found
+        if path == "/v2" or path.startswith("/v2/"):
+            return await self._open_request(scope, receive)
         match = _PATH.fullmatch(path)
         if match is None and path.startswith("/v1/"):
             raise invalid(f"malformed request: {method} {path}")
@@ -184,7 +207,7 @@ class RestApp:
             return _text(
                 "ready\n" if is_ready else "not ready\n", 200 if is_ready else 503
             )
-        if path in ("/", "/ui", "/ui/"):
+        if path in _PAGES:
             return Response(200, page(), b"text/html; charset=utf-8")
         return None
 
@@ -229,6 +252,35 @@ class RestApp:
             )
         body, size = await self._body(scope, receive)
         return await verb(target, body, size)
+
+    async def _open_request(
+        self, scope: Mapping[str, Any], receive: Receive
+    ) -> Response:
+        """Answer a request of the Open Inference Protocol."""
+        method, path = _method(scope), _raw_path(scope)
+        if method == "GET" and path == "/v2":
+            return _json(server_metadata(__version__))
+        match = _OPEN_PATH.fullmatch(path)
+        rest = match["rest"] if match is not None else None
+        if match is None or method != ("POST" if rest == "/infer" else "GET"):
+            raise invalid(
+                f"malformed request: {method} {path}; expected POST "
+                "/v2/models/NAME/infer, or GET /v2, /v2/models/NAME or "
+                "/v2/models/NAME/ready."
+            )
+        target, manager = _target(match), self._service.manager
+        if rest == "/ready":
+            with manager.acquire(target.name, target.version, target.label):
+                return _json({"name": target.name, "ready": True})
+        if rest is None:
+            return _json(model_metadata(manager, target))
+        data = await self._data(scope, receive)
+        given = _header(scope, JSON_LENGTH)
+        text, blob = await self._open_inference.infer(target, data, given)
+        if not blob:
+            return Response(200, text)
+        headers = ((JSON_LENGTH, b"%d" % len(text)),)
+        return Response(200, text + blob, b"application/octet-stream", headers)
 
     async def _predict(
         self, target: Target, body: dict[str, Any], size: int
@@ -289,6 +341,16 @@ class RestApp:
         self, scope: Mapping[str, Any], receive: Receive
     ) -> tuple[dict[str, Any], int]:
         """Return the object of a body, and the size of the body in bytes."""
+        data = await self._data(scope, receive)
+        size = len(data)
+        # In the event loop: handing a body to a thread takes 50 microseconds.
+        if size <= SMALL:
+            return json_bodies.parse(data), size
+        parse = json_bodies.parse if size <= _PARSED_AT_ONCE else parse_in_pieces
+        return await self._service.decode_threads.run(size, parse, data), size
+
+    async def _data(self, scope: Mapping[str, Any], receive: Receive) -> bytes:
+        """Return the bytes of a body, decompressed."""
         data = await self._read(receive)
         encoding = (_header(scope, b"content-encoding") or b"").lower()
         if encoding == b"gzip":
@@ -299,12 +361,7 @@ class RestApp:
             raise invalid(
                 f"Content-Encoding: expected gzip, found {encoding.decode()}."
             )
-        size = len(data)
-        # In the event loop: handing a body to a thread takes 50 microseconds.
-        if size <= SMALL:
-            return json_bodies.parse(data), size
-        parse = json_bodies.parse if size <= _PARSED_AT_ONCE else parse_in_pieces
-        return await self._service.decode_threads.run(size, parse, data), size
+        return data
 
     async def _read(self, receive: Receive) -> bytes:
         pieces, size, more = [], 0, True
@@ -323,7 +380,7 @@ class RestApp:
     async def _send(
         self, scope: Mapping[str, Any], response: Response, send: Send
     ) -> None:
-        headers = [(b"content-type", response.content_type)]
+        headers = [(b"content-type", response.content_type), *response.headers]
         body = response.body
         if self._is_draining():
             # Clients open their next connection to a server that stays.

@@ -88,6 +88,20 @@ def dtype_number(dtype: str) -> int:
     return data_types()[dtype_name(dtype)]
 
 
+def numpy_dtype(number: int) -> np.dtype[Any] | None:
+    """Return the NumPy dtype of one of TensorFlow's numbers; None for text.
+
+    >>> numpy_dtype(dtype_number("int64"))
+    dtype('int64')
+    """
+    numbers = data_types()
+    for name, (own, _) in _FIELDS.items():
+        if numbers[name] == number:
+            dtype: np.dtype[Any] = np.dtype(own)
+            return dtype
+    return None
+
+
 def array_from_proto(proto: Any, where: str) -> NDArray[Any] | Strings:
     """Return the array of a TensorProto; text as `Strings`.
 

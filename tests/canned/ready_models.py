@@ -104,3 +104,24 @@ MODELS = {
         BINARY,
     ),
 }
+# LightGBM trains these: they have no compiled training step.
+TREES = {
+    "BoostedTreesClassifier": (
+        lambda c: ex.BoostedTreesClassifier(WIDE, config=c),
+        BINARY,
+    ),
+    "BoostedTreesEstimator": (
+        lambda c: ex.BoostedTreesEstimator(WIDE, head=HEAD(), config=c),
+        BINARY,
+    ),
+    "BoostedTreesRegressor": (lambda c: ex.BoostedTreesRegressor(WIDE, config=c), REAL),
+    "RandomForestClassifier": (
+        lambda c: ex.RandomForestClassifier(WIDE, min_data_in_leaf=1, config=c),
+        BINARY,
+    ),
+    "RandomForestEstimator": (
+        lambda c: ex.RandomForestEstimator(WIDE, HEAD(), config=c),
+        BINARY,
+    ),
+    "RandomForestRegressor": (lambda c: ex.RandomForestRegressor(WIDE, config=c), REAL),
+}

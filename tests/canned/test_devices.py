@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-from ready_models import FEATURES, MODELS
+from ready_models import FEATURES, MODELS, TREES
 
 import estimax as ex
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, *TREES])
 def test_a_ready_model_gives_what_it_gives_on_one_device(name, tmp_path):
-    build, labels = MODELS[name]
+    build, labels = {**MODELS, **TREES}[name]
 
     def results(**settings):
         folder = str(tmp_path / f"on_{settings.get('devices', 1)}")

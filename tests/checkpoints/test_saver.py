@@ -261,3 +261,15 @@ def test_two_savers_of_one_folder_write_one_after_the_other(tmp_path: Path) -> N
     assert steps(tmp_path) == [2]
     with pytest.raises(RuntimeError, match="closed"):
         savers[0].save(3, ARRAYS)
+
+
+def test_a_damaged_checkpoint_is_written_again(tmp_path: Path) -> None:
+    saver = Saver(tmp_path)
+    path = saver.save(1, ARRAYS)
+    saver.wait()
+    file = path / "state-00000-of-00001.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    save(saver, 1)  # the same arrays, as of a run that resumed before the damage
+    np.testing.assert_array_equal(checkpoints.read(path).arrays["w"], ARRAYS["w"])

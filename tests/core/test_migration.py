@@ -65,7 +65,7 @@ def test_every_name_at_the_top_of_tensorflow_is_known_to_estimax():
         ("py_func", "jax.pure_callback"),
         ("print", "jax.debug.print"),
         ("name_scope", "leave it out"),
-        ("estimator.BoostedTreesClassifier", "no boosted trees yet. Use LightGBM"),
+        ("contrib.tensor_forest.random_forest", "ex.RandomForestClassifier("),
         ("keras.layers.Dense", "nn.Dense(64"),
         ("keras.layers.Layer", "class Mine(nn.Module)"),
         ("split", "np.cumsum(sizes)[:-1]"),

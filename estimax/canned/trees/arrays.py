@@ -3,7 +3,7 @@
     arrays = arrays_of(forest, numbers=5, categories=2, sizes=(40, 7))
     layout = layout_of({name: array.shape for name, array in arrays.items()})
 
-- *paths*, for trees of up to 64 leaves: all splits of a tree are compared at once, and
+- *paths*, for trees of up to 32 leaves: all splits of a tree are compared at once, and
   a matrix product with the path to each leaf tells which leaf is reached.
 - *walk*, for deep trees: each row goes from node to node, level by level.
 
@@ -17,7 +17,6 @@ checkpoint. A tree of padding has the value 0 in every leaf.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,7 +32,9 @@ from estimax.formats.lightgbm_models import (
 )
 
 Arrays = dict[str, NDArray[Any]]
-_MOST_LEAVES_OF_PATHS = 64
+# For 1,024 rows on a CPU, paths take 2.1 ms and the walk 3.2 with 31 leaves, and 5.9
+# and 3.7 with 64.
+_MOST_LEAVES_OF_PATHS = 32
 GROUP = 8  # trees that are evaluated together
 
 
@@ -91,7 +92,7 @@ def _rounded(size: int) -> int:
     >>> [_rounded(size) for size in (1, 8, 100, 1_000)]
     [8, 8, 104, 1024]
     """
-    step = max(GROUP, 2 ** math.ceil(math.log2(size)) // 16)
+    step = max(GROUP, (1 << (size - 1).bit_length()) // 16)
     return -(-size // step) * step
 
 

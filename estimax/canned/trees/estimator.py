@@ -287,7 +287,10 @@ class TreesEstimator(Estimator):
         arrays = variables.scoped(_SCOPE, _declare)(form)
         sizes, outputs = self._table.sizes, self._settings.outputs
         logits = raw_scores(arrays, numbers, ids, sizes, outputs)
-        return self._head.create_estimator_spec(features, mode, logits, labels)
+        spec: EstimatorSpec = self._head.create_estimator_spec(
+            features, mode, logits, labels
+        )
+        return spec
 
     def _function_of(self, mode: Mode, form: Hashable) -> Callable[[Any, Any], Any]:
         return lambda features, labels: self._spec(features, labels, mode, form)

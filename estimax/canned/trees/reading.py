@@ -65,11 +65,11 @@ def one_pass(input_fn: Callable[..., Any]) -> Callable[..., Any]:
 def _without_repeats(node: Any) -> Any:
     if isinstance(node, Repeat):
         return _without_repeats(node.source)
-    source = getattr(node, "source", None)
-    if source is None or not is_dataclass(node):
+    if not is_dataclass(node) or isinstance(node, type):
         return node
     if "source" not in {field.name for field in fields(node) if field.init}:
         return node
+    source = node.source  # type: ignore[attr-defined]  # it is one of the fields
     plain = _without_repeats(source)
     return node if plain is source else replace(node, source=plain)
 

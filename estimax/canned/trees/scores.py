@@ -95,7 +95,7 @@ def _reach(group: Mapping[str, jax.Array], rows: jax.Array) -> jax.Array:
     left = _goes_left(group, rows[group["row"]])  # [G, S, B]
     side = jnp.where(left, 1.0, -1.0)
     path = group["path"].astype(jnp.float32)
-    # Sums of up to 63 ones: exact in any precision of a matrix product.
+    # Sums of up to 31 ones: exact in any precision of a matrix product.
     agreed = jnp.einsum("gls,gsb->glb", path, side)
     reached = agreed == group["depth"][..., None]
     return jnp.sum(jnp.where(reached, group["value"][..., None], 0.0), axis=1)

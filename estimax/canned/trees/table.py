@@ -165,7 +165,8 @@ def _first(ids: jax.Array) -> jax.Array:
         return jnp.full((ids.shape[0], 1), -1, jnp.int32)
     # Ids that were dropped may stand before the first.
     place = jnp.argmax(ids >= 0, axis=1)
-    return jnp.take_along_axis(ids, place[:, None], axis=1)
+    first: jax.Array = jnp.take_along_axis(ids, place[:, None], axis=1)
+    return first
 
 
 def check_single(counts: Any, columns: Iterable[Any], model: str) -> None:

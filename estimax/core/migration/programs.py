@@ -155,12 +155,12 @@ TensorInfo: = ex.export.TensorInfo
 estimator: its names are at the top: write ex.Estimator, ex.DNNClassifier
 estimator.*: names of tf.estimator are at the top of estimax: ex.Estimator,
   ex.DNNClassifier
-BoostedTreesClassifier BoostedTreesEstimator BoostedTreesRegressor
-  estimator.boosted_trees_classifier_train_in_memory
+estimator.boosted_trees_classifier_train_in_memory
   estimator.boosted_trees_regressor_train_in_memory contrib.boosted_trees
-  contrib.boosted_trees.* contrib.tensor_forest.*: estimax has no boosted trees yet. Use
-  LightGBM itself (lightgbm.LGBMClassifier, LGBMRegressor), or a network of the same
-  columns: ex.DNNLinearCombinedClassifier, ex.DNNRegressor
+  contrib.boosted_trees.*: write ex.BoostedTreesClassifier(feature_columns) or
+  ex.BoostedTreesRegressor(feature_columns), which train in memory
+contrib.tensor_forest.*: write ex.RandomForestClassifier(feature_columns) or
+  ex.RandomForestRegressor(feature_columns)
 CheckpointInputPipelineHook: checkpoints include the position of the input; leave it
   out, unless ex.RunConfig(resume_input="restart")
 FeedFnHook: there are no placeholders to feed; yield the values from the input_fn, as

@@ -55,7 +55,7 @@ _ELEMENTWISE = (
     WindowShuffle,
     WithOptions,
 )
-_BATCHING = (
+BATCHING = (
     GroupByWindow,
     PaddedBatch,
     RaggedBatch,
@@ -106,7 +106,7 @@ def rebuild_chain(source: DatasetNode, rest: Sequence[DatasetNode]) -> DatasetNo
 
 def _before_batch(chain: list[DatasetNode]) -> range:
     """Return the indices of the nodes before the first one that makes batches."""
-    stops = [i for i, node in enumerate(chain) if isinstance(node, _BATCHING)]
+    stops = [i for i, node in enumerate(chain) if isinstance(node, BATCHING)]
     return range(stops[0] if stops else len(chain))
 
 

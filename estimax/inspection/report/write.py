@@ -165,6 +165,7 @@ def write_report(
             list(features),
             checkpoint,
         )
+    _add_gains(page, estimator)
     _add_facts(page, facts, checkpoint)
     target = (
         Path(path) if path is not None else Path(estimator.model_dir, "report.html")
@@ -365,6 +366,24 @@ def _add_importance(
             f"Not measured within {max_secs:g} seconds: {', '.join(missing)}.",
             is_dim=True,
         )
+
+
+def _add_gains(page: Page, estimator: Estimator) -> None:
+    """Add the importances that trees have of their splits, if the model has trees."""
+    measure = getattr(estimator, "experimental_feature_importances", None)
+    if measure is None:
+        return
+    gains, splits = measure(normalize=True), measure(kind="split")
+    section = page.section("Splits of the trees")
+    section.text(
+        "The share of each feature in what all splits lowered the training loss by, "
+        "and the number of its splits. Features with many values get more of both, "
+        "also if they tell nothing about new rows."
+    )
+    rows = [
+        [name, f"{gain:.2%}", f"{splits[name]:,.0f}"] for name, gain in gains.items()
+    ]
+    section.table(["feature", "gain", "splits"], rows[:_MOST_FEATURES])
 
 
 def _add_facts(page: Page, facts: RunFacts, checkpoint: str | None) -> None:
