@@ -300,9 +300,12 @@ class AverageEstimator(Estimator):
 
     def _stop(self, member: Estimator, patience: int) -> Hook:
         every = member.config.save_checkpoints_steps
-        by_time = {} if every is None else {"run_every_secs": None}
         return stop_if_no_decrease_hook(
-            member, "average_loss", patience, run_every_steps=every, **by_time
+            member,
+            "average_loss",
+            patience,
+            run_every_secs=60 if every is None else None,
+            run_every_steps=every,
         )
 
     def _save(self, goal: int | None, listeners: Sequence[Any]) -> None:
