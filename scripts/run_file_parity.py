@@ -259,7 +259,10 @@ KEYS = {
         },
     },
     "AverageModelConfig": {
-        "canned.AverageEstimator": {},
+        "canned.AverageEstimator": {
+            "members": "models",
+            "held_out_fn": "held_out",
+        },
     },
     "ModelFnConfig": {
         "estimator.Estimator": {},

@@ -14,8 +14,6 @@ prediction and export are those of any `Estimator`: one program, one bundle.
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import logging
 import math
 import os
@@ -29,11 +27,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from estimax import checkpoints, heads
+from estimax import checkpoints, heads, metrics
 from estimax.canned import defaults
+from estimax.canned.average_choice import (
+    KeepBest,
+    keep_variables,
+    steady_weights,
+    weight_candidates,
+)
 from estimax.canned.member_predictions import average_logits, logits_of
 from estimax.canned.per_head import separate_trace
-from estimax.checkpoints.state_names import STEP, is_slot
+from estimax.checkpoints.state_names import STEP
 from estimax.core.errors import MissingFileError, SpecError
 from estimax.core.spec import EstimatorSpec, ModeKeys
 from estimax.estimator import (
@@ -54,9 +58,6 @@ from estimax.staging import variables
 
 _log = logging.getLogger("estimax")
 _FOLDER = "average"  # in the model_dir: what is needed until all members are trained
-_MOST_CANDIDATES = 100
-_EQUAL_ROWS = 100
-_LEAST_WEIGHT = 0.1
 
 
 class AverageEstimator(Estimator):
@@ -111,8 +112,9 @@ class AverageEstimator(Estimator):
       >>> head = ex.heads.BinaryClassHead()
       >>> model = ex.AverageEstimator(head, members, lambda: rows.batch(64))
       >>> model = model.train(lambda: rows.repeat().batch(64), max_steps=50)
-      >>> model.member_weights
-      {'linear': 1.0, 'constant': 0.0}
+      >>> weights = model.member_weights
+      >>> weights["linear"] > weights["constant"]
+      True
     """
 
     def __init__(
@@ -298,9 +300,12 @@ class AverageEstimator(Estimator):
 
     def _stop(self, member: Estimator, patience: int) -> Hook:
         every = member.config.save_checkpoints_steps
-        by_time = {} if every is None else {"run_every_secs": None}
         return stop_if_no_decrease_hook(
-            member, "average_loss", patience, run_every_steps=every, **by_time
+            member,
+            "average_loss",
+            patience,
+            run_every_secs=60 if every is None else None,
+            run_every_steps=every,
         )
 
     def _save(self, goal: int | None, listeners: Sequence[Any]) -> None:
@@ -368,15 +373,19 @@ class AverageEstimator(Estimator):
         head = self._head
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
-            names = dict.fromkeys(self._members, 1.0)
-            logits = self._member_logits(features, names)
-            found = {}
-            for index, weights in enumerate(candidates):
-                average = average_logits(head, logits, jnp.asarray(weights))
-                spec = head.create_estimator_spec(features, mode, average, labels)
-                assert spec.eval_metric_ops is not None, "a head has metrics"
-                found[str(index)] = _average_loss(spec.eval_metric_ops)
-            return dataclasses.replace(spec, eval_metric_ops=found)
+            logits = self._member_logits(features, dict.fromkeys(self._members, 1.0))
+
+            def loss_of(weights: jax.Array) -> jax.Array:
+                average = average_logits(head, logits, weights)
+                return head.loss(labels, average, features=features, mode=mode)
+
+            # One computation for all weights: the program does not grow with them.
+            losses = jax.vmap(loss_of)(jnp.asarray(candidates, jnp.float32))
+            rows = jnp.float32(logits.shape[0])
+            found = {
+                str(i): metrics.mean(losses[i], rows) for i in range(len(candidates))
+            }
+            return EstimatorSpec(mode, loss=losses[0], eval_metric_ops=found)
 
         assert self._held_out_fn is not None
         config = self.config.replace(model_dir=str(Path(path).parent))
@@ -417,100 +426,11 @@ class AverageEstimator(Estimator):
             folders[f"member {name!r}"] = folder
 
 
-class KeepBest:
-    """Keep the variables of the checkpoint with the smallest loss, in a folder.
-
-    An exporter for `EvalSpec`: it is called after each evaluation. The loss is kept in
-    the checkpoint, so a training that is resumed compares with what it had. A later
-    checkpoint is preferred if its loss is above the smallest by at most the share
-    `tolerance`.
-    """
-
-    name = "keep_best"
-
-    def __init__(self, folder: Path, tolerance: float = 0.0) -> None:
-        self._folder = folder
-        self._tolerance = tolerance
-
-    def export(
-        self,
-        estimator: Any,
-        export_path: str,
-        checkpoint_path: str | None,
-        eval_result: Mapping[str, Any] | None,
-        is_the_final_export: bool,
-    ) -> str | None:
-        """Keep the checkpoint if its loss is the smallest so far, or close to it."""
-        assert eval_result is not None
-        assert checkpoint_path is not None
-        loss = float(_average_loss(eval_result))
-        kept = checkpoints.latest(self._folder)
-        best = math.inf
-        if kept is not None:
-            best = checkpoints.read_manifest(kept).extra["smallest_loss"]
-        limit = best + self._tolerance * abs(best) if self._tolerance else best
-        if not loss < limit:
-            return None
-        averages = estimator.config.use_averages
-        extra = {"loss": loss, "smallest_loss": min(best, loss)}
-        return keep_variables(checkpoint_path, self._folder, extra, averages=averages)
-
-
-def keep_variables(
-    path: str, folder: Path, extra: Mapping[str, Any], *, averages: bool
-) -> str:
-    """Copy the variables of a checkpoint, in place of those in the folder."""
-    saved = checkpoints.read(path)
-    arrays = checkpoints.with_averages(saved.arrays) if averages else saved.arrays
-    kept = {n: v for n, v in arrays.items() if n == STEP or not is_slot(n)}
-    before = checkpoints.all_checkpoints(folder)
-    written = checkpoints.path_of(folder, saved.step)
-    checkpoints.write(written, kept, saved.step, dict(extra))
-    for old in before:
-        if old != written:
-            shutil.rmtree(old)
-    return str(written)
-
-
 def _count_rows(input_fn: Any, config: RunConfig) -> int:
     """Return the number of rows of an input, from its labels."""
     data = call_input_fn(input_fn, mode=ModeKeys.EVAL, params={}, config=config)
     batches = [data] if isinstance(data, tuple) else data
     return sum(len(jax.tree.leaves(labels)[0]) for _, labels in batches)
-
-
-def weight_candidates(members: int) -> list[tuple[float, ...]]:
-    """Return the weights to choose from: a grid of at most 100 points.
-
-    >>> weight_candidates(2)[:3], len(weight_candidates(3)), len(weight_candidates(4))
-    ([(1.0, 0.0), (0.95, 0.05), (0.9, 0.1)], 66, 56)
-    """
-    parts = 20
-    while parts > 1 and math.comb(parts + members - 1, parts) > _MOST_CANDIDATES:
-        parts //= 2
-    found = [
-        counts
-        for counts in itertools.product(range(parts, -1, -1), repeat=members)
-        if sum(counts) == parts
-    ]
-    return [tuple(count / parts for count in counts) for counts in found]
-
-
-def steady_weights(best: Sequence[float], rows: int) -> tuple[float, ...]:
-    """Return weights that do not follow the luck of a few rows.
-
-    Few rows prefer one member by chance, most of all one that stopped early on them:
-    with 75 rows, trees with a loss of 0.51 were preferred to a network with 0.43.
-
-    >>> steady_weights((1.0, 0.0), 100), steady_weights((1.0, 0.0), 3_000)
-    ((0.75, 0.25), (1.0, 0.0))
-    """
-    equal = 1 / len(best)
-    drawn = [(rows * w + _EQUAL_ROWS * equal) / (rows + _EQUAL_ROWS) for w in best]
-    kept = [w if w >= _LEAST_WEIGHT else 0.0 for w in drawn]
-    if not any(kept):
-        kept = drawn  # many members of about equal weight
-    return tuple(w / sum(kept) for w in kept)
 
 
 def _reason(goal: int | None) -> str:
@@ -520,14 +440,6 @@ def _reason(goal: int | None) -> str:
 def _evaluates(hook: Hook) -> bool:
     # It evaluates the state of a member as if it was the state of the average.
     return isinstance(hook, EvaluateEveryFewSteps)
-
-
-def _average_loss(metrics: Mapping[str, Any]) -> Any:
-    """Return the mean loss of the rows; a head with a name adds it to the key."""
-    for key, value in metrics.items():
-        if key.partition("/")[0] == "average_loss":
-            return value
-    return metrics["loss"]
 
 
 def _check_members(members: Any) -> None:

@@ -63,6 +63,7 @@ def logits_of(head: heads.Head, predictions: Any, member: str) -> jax.Array:
       SpecError: The member predicts something else than the head.
     """
     found = predictions if isinstance(predictions, Mapping) else {}
+    logits: jax.Array | None
     if isinstance(head, heads.RegressionHead) and "predictions" in found:
         numbers = jnp.asarray(found["predictions"], jnp.float32)
         logits = (numbers - head.label_mean) / head.label_std

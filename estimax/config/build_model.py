@@ -198,7 +198,8 @@ def run_of_model(run: Run, name: str) -> Run:
         baseline=own.baseline,
         freeze=freeze,
     )
-    data, one = run.data, model.models[name]
+    data = run.data
+    one: Any = model.models[name]
     if isinstance(model, AverageModelConfig):
         one = dataclasses.replace(one, head=model.head)
     else:

@@ -48,7 +48,12 @@ def training_of(rows: int) -> TableTraining:
     >>> training_of(1_000)
     TableTraining(batch_size=64, epochs=40, steps=625, evaluate_every=25)
     """
-    limits = ((5_000, (64, 40)), (20_000, (128, 20)), (100_000, (256, 15)))
+    limits = (
+        (5_000, (64, 40)),
+        (20_000, (128, 20)),
+        (40_000, (256, 20)),
+        (100_000, (256, 12)),
+    )
     batch, epochs = next((t for most, t in limits if rows < most), (256, 8))
     epochs = max(epochs, math.ceil(_LEAST_STEPS * batch / rows))
     steps = math.ceil(epochs * rows / batch)

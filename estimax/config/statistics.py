@@ -185,7 +185,7 @@ def request_of(run: Run) -> Request:
 
 def _bins_of(run: Run) -> dict[str, tuple[str, int | None]]:
     """Return source and number of the bins of each feature that is encoded by them."""
-    found = {
+    found: dict[str, tuple[str, int | None]] = {
         name: (feature.source, feature.boundaries.bins)
         for name, feature in run.features.items()
         if isinstance(feature, PiecewiseLinearConfig)

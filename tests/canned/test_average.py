@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import estimax as ex
-from estimax.canned.average import steady_weights, weight_candidates
+from estimax.canned.average_choice import steady_weights, weight_candidates
 from estimax.core.errors import InputError, SpecError
 from tests.canned.average_rows import HELD, ROWS, TEST, TRAIN
 
