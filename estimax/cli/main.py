@@ -121,8 +121,8 @@ def init(
     test: Annotated[
         Path | None,
         typer.Option(
-            help="File with the test rows.  [default: a fifth of DATA, chosen at "
-            "random]"
+            help="File with the test rows.  [default: 15% of DATA, the latest ones "
+            "or at random]"
         ),
     ] = None,
     output: Annotated[
@@ -159,7 +159,7 @@ def init(
     and the task are taken from the data. On a terminal, the label is asked for.
 
     Beside the run file, the JSON Schema is written, with which editors complete and
-    check the file. Without --test, the run file splits the rows into train and test.
+    check the file. The run file splits the rows into train, validation and test.
 
     Examples:
 
@@ -277,7 +277,8 @@ def evaluate(
     source: Annotated[
         str | None,
         typer.Option(
-            help="Source to evaluate, a name in data.sources.  [default: eval.source]"
+            help="Source to evaluate, a name in data.sources.  "
+            "[default: test.source or eval.source]"
         ),
     ] = None,
     checkpoint: CheckpointOption = None,
@@ -286,7 +287,7 @@ def evaluate(
 ) -> None:
     """Evaluate a trained model on a source of the run file.
 
-    The latest checkpoint in the model directory is evaluated.
+    The checkpoint of the best export is evaluated, or the latest if there is none.
 
     Examples:
 
@@ -315,7 +316,8 @@ def report(
     source: Annotated[
         str | None,
         typer.Option(
-            help="Source to look at, a name in data.sources.  [default: eval.source]"
+            help="Source to look at, a name in data.sources.  "
+            "[default: test.source or eval.source]"
         ),
     ] = None,
     group: Annotated[

@@ -19,7 +19,9 @@ from estimax.cli.console import (
     say,
 )
 from estimax.cli.data_errors import locate_errors
+from estimax.config import references
 from estimax.config.data_report import check_files
+from estimax.config.verdict import label_units
 from estimax.core.errors import ConfigError, MissingFileError, did_you_mean
 
 
@@ -55,13 +57,18 @@ def evaluate(
                 checkpoint_path=checkpoint_of(run, checkpoint),
                 name=evaluation_name(run) if is_eval else name,
             )
-        constant = baseline(run, built.input_fn(name), steps)
+        constant = dict(baseline(run, built.input_fn(name), steps))
+        units = label_units(metrics, constant)
+        metrics = {**metrics, **units.of_model}
+        constant |= units.of_constant
         if as_json:
             step = metrics.pop("global_step")
             found = {"step": step, "metrics": metrics, "baseline": constant}
             emit("evaluation", source=name, **found)
         else:
-            results.print(metrics_table(metrics, f"{run.name} on {name}", constant))
+            others = references.of_source(run, name)
+            title = f"{run.name} on {name}"
+            results.print(metrics_table(metrics, title, constant, others))
 
 
 def _source(run: config.Run, given: str | None) -> str:

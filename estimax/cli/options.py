@@ -26,7 +26,9 @@ ModelDirOption = Annotated[
 ]
 CheckpointOption = Annotated[
     str | None,
-    typer.Option(help="Checkpoint to load.  [default: the latest]"),
+    typer.Option(
+        help="Checkpoint to load.  [default: of the best export, or the latest]"
+    ),
 ]
 OutputOption = Annotated[
     Path | None,

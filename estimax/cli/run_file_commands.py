@@ -16,6 +16,7 @@ from estimax.config.checks import sources_of
 from estimax.config.data_report import check_files, report
 from estimax.config.json_schema import json_schema
 from estimax.config.schema.model import CustomModelConfig
+from estimax.config.statistics import count_parts
 from estimax.core.errors import ConfigError, InputError, MissingFileError
 
 
@@ -76,28 +77,55 @@ def _summary(run: config.Run) -> str:
 
 
 def _check_data(run: config.Run) -> None:
-    from rich.table import Table
-
     wrong: list[str] = []
+    together = _parts_of_files(run)
     for name in run.data.sources:
-        try:
-            found = report(run, name)
-        except InputError as error:
-            wrong.append(str(error))
-            continue
-        title = f"{name}: {found.rows:,} rows in {found.files} files"
-        table = Table(title=title, title_justify="left")
-        for heading in ("column", "read as", "missing", "values"):
-            table.add_column(heading)
-        for column in found.columns:
-            missing = f"{column.missing:,} ({column.missing / max(found.rows, 1):.1%})"
-            table.add_row(column.name, column.kind, missing, column.values)
-        results.print(table)
-        for text in found.skipped:
-            note(f"skipped in training: {text}", "yellow")
-        wrong += found.problems
+        parts = next((parts for parts in together if name in parts), [name])
+        if name == parts[0]:
+            _check_source(run, parts, wrong)
     if wrong:
         raise misfit(wrong)
+
+
+def _parts_of_files(run: config.Run) -> list[list[str]]:
+    """Return the sources that are parts of the same files, together."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name, source in run.data.sources.items():
+        if source.part is not None:
+            found.setdefault(tuple(source.files), []).append(name)
+    return list(found.values())
+
+
+def _check_source(run: config.Run, parts: list[str], wrong: list[str]) -> None:
+    """Print what the files of a source have, once for all parts of the files."""
+    from rich.table import Table
+
+    try:
+        found = report(run, parts[0])
+    except InputError as error:
+        wrong.append(str(error))
+        return
+    title = f"{' + '.join(parts)}: {found.rows:,} rows in {found.files} files"
+    table = Table(title=title, title_justify="left")
+    for heading in ("column", "read as", "missing", "values"):
+        table.add_column(heading)
+    for column in found.columns:
+        missing = f"{column.missing:,} ({column.missing / max(found.rows, 1):.1%})"
+        table.add_row(column.name, column.kind, missing, column.values)
+    results.print(table)
+    for text in found.skipped:
+        note(f"skipped in training: {text}", "yellow")
+    wrong += found.problems
+    if run.data.sources[parts[0]].part is not None and not found.problems:
+        counts = count_parts(run, parts)
+        shown = [f"{part} {n:,} ({n / found.rows:.1%})" for part, n in counts.items()]
+        say(f"rows of each part: {', '.join(shown)}")
+        empty = [part for part, count in counts.items() if not count]
+        wrong += [
+            f"data.sources.{part}: this part of the split has no rows; change its "
+            "share, or the seed of the split"
+            for part in empty
+        ]
 
 
 def python(

@@ -109,6 +109,7 @@ def _train(
     from estimax.cli.training_results import print_results
 
     print_results(built, metrics, comparison, as_json=as_json)
+    references.finish(comparison, 0)
     if is_first:
         if with_report and run.run.report:
             report_after_training(loaded, built)

@@ -99,9 +99,13 @@ def _others(
         return {}
     with notes.status("comparing with a linear model and LightGBM"):
         in_time = references.finish(comparison, _MOST_SECS)
+    found = references.read_references(run)
     if not in_time:
         note("the comparison with other models was not ready in time", "dim")
-    return references.read_references(run)
+    elif not found and references.can_compare(run):
+        again = f"python -m estimax.config.references {run.run.model_dir}"
+        note(f"the comparison with other models failed; `{again}` says why", "dim")
+    return found
 
 
 def _save(run: Run, source: str, last: _Evaluated, remarks: Sequence[Remark]) -> None:

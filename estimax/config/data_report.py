@@ -240,7 +240,9 @@ def _rules(run: Run, column: str, source: str) -> list[_Rule]:
             text = f"a missing value; set features.{name}.default to a number or mean"
             text = f"features.{name}: {text}"
             found.append(_Rule(text, _is_missing, is_of_reading=True))
-        if isinstance(feature, DateConfig) or getattr(feature, "text", None):
+        if isinstance(feature, DateConfig) or (
+            isinstance(feature, NumericConfig) and feature.text is not None
+        ):
             found.append(_text_rule(name, feature))
         if isinstance(feature, IdentityConfig) and feature.default is None:
             found.append(_id_rule(name, feature.buckets))
@@ -271,26 +273,26 @@ def _unreadable(kind: ColumnKind | None, source: str) -> str:
     )
 
 
-def _text_rule(name: str, feature: FeatureConfig) -> _Rule:
+def _text_rule(name: str, feature: DateConfig | NumericConfig) -> _Rule:
     """Return the rule for text that must be dates or numbers."""
     from estimax.feature_columns.transforms import texts
 
     if isinstance(feature, DateConfig):
-        form = feature.format
+        form, key = feature.format, "format"
         what = f"a date of the format {form}" if form else "a date such as 2024-05-01"
-        key = "format"
+
+        def read(text: str) -> object:
+            return texts.date_of_text(text.strip(), form)
     else:
-        what = "a number such as " + (
-            "1,302.10" if feature.text == "point" else "1.302,10"
-        )
-        key = "text"
+        style, key = feature.text or "point", "text"
+        sample = "1,302.10" if style == "point" else "1.302,10"
+        what = f"a number such as {sample}"
+
+        def read(text: str) -> object:
+            return texts.number_of_text(text, style)
 
     def is_wrong(text: str | None) -> bool:
-        if text is None or not text.strip():
-            return False
-        if isinstance(feature, DateConfig):
-            return texts.date_of_text(text.strip(), feature.format) is None
-        return texts.number_of_text(text, feature.text) is None
+        return bool(text and text.strip()) and read(str(text)) is None
 
     def breaks(batch: _Batch) -> Any:
         import numpy as np

@@ -247,7 +247,7 @@ def infer(
         if reason is not None:
             skipped.append((column.name, reason))
             continue
-        features += features_of(column, taken, is_csv=table.format == "csv")
+        features += features_of(column, taken)
     features = _without_reason(features, skipped)
     if not features:
         raise ConfigError(

@@ -1,7 +1,7 @@
 """Choose features for the columns of a table.
 
     useless(column)                     # "numbers the rows", or None
-    features_of(column, taken, is_csv=True)
+    features_of(column, taken)
 
 The rules are listed in `infer`, which asks for the features of each column.
 """
@@ -27,7 +27,7 @@ _ID_NAME = re.compile(r"(^|[_ .])(id|uuid|guid|index|row|rownum|rowid|key)$", re
 # Whole numbers with these names, each of which occurs in many rows, name a thing.
 _THING_NAME = re.compile(
     r"(^|[_ .])(id|code|key|store|shop|branch|user|customer|client|item|product|sku|"
-    r"article|station|route|line|zone|region|district|dept|department|account|"
+    r"article|station|route|flight|line|zone|region|district|dept|department|account|"
     r"merchant|campaign|vehicle|device|terminal|machine|sensor|channel|category|"
     r"class|group|cluster)([_ ]?(id|nr|no|number|code))?$"
     r"|[a-z](Id|ID|Code|Nr)$",
@@ -74,21 +74,20 @@ def useless(column: ColumnProfile) -> str | None:
     return None
 
 
-def features_of(
-    column: ColumnProfile, taken: set[str], *, is_csv: bool
-) -> list[InferredFeature]:
+def features_of(column: ColumnProfile, taken: set[str]) -> list[InferredFeature]:
     """Return the features of a column; one without a section cannot be read."""
+    is_text = column.is_stored_as_text
     if column.distinct == 1:
-        return [_presence_feature(column, taken, is_csv=is_csv)]
+        return [_presence_feature(column, taken, is_text=is_text)]
     if column.dates is not None:
-        return [_date_feature(column, column.dates, taken, is_csv=is_csv)]
+        return [_date_feature(column, column.dates, taken, is_text=is_text)]
     is_code = column.kind == "int" and _CODE_NAME.search(column.name)
-    if column.kind == "text" or (is_code and is_csv):
+    if column.kind == "text" or (is_code and is_text):
         return [_words_feature(column, taken)]
-    if column.infinite and not is_csv:
+    if column.infinite and not is_text:
         return [InferredFeature(column.name, {}, "has infinite numbers")]
     if _is_thing(column):
-        return _thing_features(column, taken, is_csv=is_csv)
+        return _thing_features(column, taken, is_text=is_text)
     return _number_features(column, taken)
 
 
@@ -129,18 +128,18 @@ def _number_features(column: ColumnProfile, taken: set[str]) -> list[InferredFea
 
 
 def _presence_feature(
-    column: ColumnProfile, taken: set[str], *, is_csv: bool
+    column: ColumnProfile, taken: set[str], *, is_text: bool
 ) -> InferredFeature:
     """Return the feature of a column with one value: whether it is there."""
     (value, _), *_ = column.words
-    if column.kind == "float" and not is_csv:
+    if column.kind == "float" and not is_text:
         return InferredFeature(
             column.name, {}, f"is {value} in every row where it is not missing"
         )
     word: str | int = int(value) if column.kind == "int" else value.strip()
     name = _name(column.name, taken)
     key = _column_key(name, column)
-    section = {"type": "vocabulary", **key, "list": [word]}
+    section: dict[str, Any] = {"type": "vocabulary", **key, "list": [word]}
     if isinstance(word, str):
         section["strip"] = True
     remark = f"{value!r} or nothing{_missing(column)}"
@@ -148,12 +147,14 @@ def _presence_feature(
 
 
 def _date_feature(
-    column: ColumnProfile, dates: DateProfile, taken: set[str], *, is_csv: bool
+    column: ColumnProfile, dates: DateProfile, taken: set[str], *, is_text: bool
 ) -> InferredFeature:
     """Return the parts of a date that differ between rows."""
-    if not is_csv:
+    if not is_text:
         return InferredFeature(
-            column.name, {}, "holds dates, which are read from CSV files only"
+            column.name,
+            {},
+            "has dates of a Parquet type; store them as text such as 2024-05-01",
         )
     name = _name(column.name, taken)
     has_days = dates.days > 1
@@ -191,7 +192,7 @@ def _is_even(column: ColumnProfile) -> bool:
 
 
 def _thing_features(
-    column: ColumnProfile, taken: set[str], *, is_csv: bool
+    column: ColumnProfile, taken: set[str], *, is_text: bool
 ) -> list[InferredFeature]:
     name = _name(column.name, taken)
     key = _column_key(name, column)
@@ -202,7 +203,7 @@ def _thing_features(
         # The last id is that of numbers which training has not seen.
         size = int(column.high) + 2
         section = {"type": "identity", **key, "buckets": size, "default": size - 1}
-    elif is_csv:
+    elif is_text:
         return [_words_feature(column, taken, name=name)]
     else:
         size = 2 ** math.ceil(math.log2(2 * column.distinct))

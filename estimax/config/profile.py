@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import io
+import itertools
 import math
 import re
 import shutil
@@ -68,6 +70,7 @@ class ColumnProfile:
     text_style: Literal["point", "comma"] | None = None  # of numbers that are text
     dates: DateProfile | None = None  # the values are dates
     infinite: int = 0  # infinite numbers, which count as missing
+    is_stored_as_text: bool = True  # False for Parquet columns of other types
 
     @property
     def is_date(self) -> bool:
@@ -139,7 +142,10 @@ def profile(
     if not rows.count:
         raise InputError(f"{path}: the file has no rows.")
     columns = tuple(
-        _column(name, table.column(i).combine_chunks())
+        dataclasses.replace(
+            _column(name, table.column(i).combine_chunks()),
+            is_stored_as_text=name not in rows.other_types,
+        )
         for i, name in enumerate(table.column_names)
     )
     form = format_of(path)
@@ -160,7 +166,10 @@ def _check_header(path: str, columns: Sequence[ColumnProfile]) -> None:
     """Raise if the first line has the values of a row, and not names."""
     numeric = [column for column in columns if column.kind != "text"]
     alike = [column for column in numeric if _looks_like_a_value(column)]
-    if numeric and len(alike) == len(numeric):
+    # A text that is the name of its column and a value of it is no name either.
+    texts = [c.name for c in columns if c.name in dict(c.words) and c not in numeric]
+    is_data = len(alike) > 1 or bool(alike and texts)
+    if is_data and len(alike) == len(numeric) and not _are_counted(alike):
         shown = ", ".join(column.name for column in columns[:5])
         raise InputError(
             f"{path}, line 1: the first line looks like data; expected the names of "
@@ -168,6 +177,13 @@ def _check_header(path: str, columns: Sequence[ColumnProfile]) -> None:
             "line with the names at the beginning of the file. (In a run file, "
             "`csv: {header: false, columns: [...]}` gives the names.)"
         )
+
+
+def _are_counted(columns: Sequence[ColumnProfile]) -> bool:
+    """Return whether the names are numbers at equal distances, such as years."""
+    numbers = [float(column.name.strip() or "nan") for column in columns]
+    gaps = {round(b - a, 9) for a, b in itertools.pairwise(numbers)}
+    return len(numbers) > 2 and len(gaps) == 1
 
 
 def _looks_like_a_value(column: ColumnProfile) -> bool:
@@ -198,6 +214,7 @@ class _RowSample:
 
     def __init__(self, most: int | None) -> None:
         self.count = 0  # of all rows that were read
+        self.other_types: set[str] = set()  # columns that are stored as no text
         self._most = most
         self._stride = 1
         self._parts: list[Any] = []
@@ -270,6 +287,12 @@ def _delimiter(path: str) -> str:
         ) as file:
             line = file.readline(1_000_000)
     except (UnicodeDecodeError, OSError) as error:
+        if path.lower().endswith((".zip", ".7z", ".rar", ".tar", ".xlsx", ".xls")):
+            kind = Path(path).suffix
+            raise InputError(
+                f"{path}: a {kind} file is no table; expected CSV or Parquet. Unpack "
+                "it, or save the sheet as CSV."
+            ) from None
         raise InputError(
             f"{path}: expected a CSV file in UTF-8 or a Parquet file ({error})."
         ) from None
@@ -348,6 +371,9 @@ def _read_parquet(path: str, rows: _RowSample) -> Any:
         table = rows.table(file.schema_arrow.empty_table())
     texts = {}
     for name in table.column_names:
+        kind = table.schema.field(name).type
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            rows.other_types.add(name)
         try:
             texts[name] = pc.cast(table[name], pa.string()).fill_null("")
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid):

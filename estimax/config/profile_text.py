@@ -86,7 +86,8 @@ def describe_dates(
     """
     import numpy as np
 
-    passed = np.array(dates, "datetime64[s]")[rows]
+    # By day: the rows of a day may be in another order.
+    passed = np.array(dates, "datetime64[D]")[rows]
     order: Literal["rising", "falling"] | None = None
     if len(dates) > 1:
         steps = np.diff(passed.astype(np.int64))

@@ -77,6 +77,13 @@ def read_references(run: Run) -> _Found:
         return {}
 
 
+def of_source(run: Run, name: str) -> _Found:
+    """Return what was computed for the rows of a source, if the run compares."""
+    if not run.run.compare or not can_compare(run) or judged_source(run) != name:
+        return {}
+    return read_references(run)
+
+
 def start(run: Run) -> subprocess.Popen[bytes] | None:
     """Begin to compute the references in a process of low priority.
 

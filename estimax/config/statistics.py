@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -398,6 +399,23 @@ def collect(run: Run, request: Request) -> Statistics:
     spreads = {name: samples[name].spread() for name in request.bins}
     counted = rows if request.rows else None
     return Statistics(raw, scaled, chosen, boundaries, label, cuts, spreads, counted)
+
+
+def count_parts(run: Run, parts: Sequence[str]) -> dict[str, int]:
+    """Return the number of rows of each source that is a part of a split."""
+    cuts = {
+        name: _cuts(run, name, *asked)
+        for name, asked in request_of(run).cuts.items()
+        if name in parts
+    }
+    # Any column will do; the label is one that every row has.
+    columns = data_columns(run)
+    last = list(columns)[-1:]
+    some = {column: columns[column] for column in last}
+    return {
+        part: sum(len(batch[last[0]]) for batch in scan(run, part, some, cuts))
+        for part in parts
+    }
 
 
 def _cuts(run: Run, name: str, key: str, start: float, stop: float) -> tuple[Any, Any]:

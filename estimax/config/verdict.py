@@ -123,7 +123,7 @@ def verdict_of(
         )
     curves = _loss_curves(run)
     if curves is not None:
-        found += _of_curves(*curves)
+        found += _of_curves(*curves, _against_overfitting(run))
     return found + _of_others(metrics, others or {})
 
 
@@ -184,7 +184,22 @@ def _loss_curves(run: Run) -> tuple[Curve, Curve] | None:
     return sorted(dict(trained).items()), sorted(dict(losses).items())
 
 
-def _of_curves(trained: Curve, evaluated: Curve) -> list[Remark]:
+def _against_overfitting(run: Run) -> str:
+    """Return what to change, as keys of the run file."""
+    part: Any = getattr(run.model, "dnn", None)
+    if not hasattr(part, "dropout"):
+        return "a smaller model or more rows would move it"
+    dropout = part.dropout
+    now = f" (now {dropout:g})" if isinstance(dropout, float) else ""
+    return (
+        f"a higher model.dnn.dropout{now}, a smaller model.dnn.hidden_units or more "
+        "rows would move it"
+    )
+
+
+def _of_curves(
+    trained: Curve, evaluated: Curve, advice: str = "a smaller model would move it"
+) -> list[Remark]:
     """Return what two curves of losses say.
 
     >>> _of_curves([], [(10, 0.9), (20, 0.5), (30, 0.6)])[0].title
@@ -210,7 +225,7 @@ def _of_curves(trained: Curve, evaluated: Curve) -> list[Remark]:
         text = (
             f"after step {step:,} the loss of the evaluation rose from {least:.4g} to "
             f"{last:.4g}{_falling(trained, step)}. The best step is what is exported; "
-            "more dropout, fewer units or more rows would move it."
+            f"{advice}."
         )
         return [Remark("overfitting", text, "yellow")]
     text = f"the evaluation was best at step {step:,} and has hardly changed since."

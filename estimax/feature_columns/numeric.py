@@ -98,15 +98,26 @@ class NumericColumn:
         `Scaling` gives the same result for integers and floats.
         """
         if self.text is not None:
-            parsed = transforms.TextNumbers(self.key, self.text)
-            numbers: jax.Array = staging.stage(parsed, features)
-            return numbers
+            return self._parsed(features, self.text)
         self.declare_default(features)
         floats = isinstance(self.normalizer_fn, transforms.Scaling | None)
         if floats and staging.is_wide(features.get(self.key)):
             staged: jax.Array = staging.stage(transforms.Numbers(self.key), features)
             return staged
         return dense_feature(features, self.key)
+
+    def _parsed(self, features: Features, text: transforms.NumberFormat) -> jax.Array:
+        """Return the numbers of texts; of a missing one, the default."""
+        fills = getattr(self.normalizer_fn, "fill", None) is not None
+        required = self.default_value is None and not fills
+        parsed = transforms.TextNumbers(self.key, text, required)
+        numbers: jax.Array = staging.stage(parsed, features)
+        if fills or required:
+            return numbers
+        default = jnp.broadcast_to(
+            jnp.asarray(self.default_value, jnp.float32), numbers.shape
+        )
+        return jnp.where(jnp.isnan(numbers), default, numbers)
 
     def declare_default(self, features: Features) -> None:
         """Record what a request to an exported model may leave out.
@@ -155,8 +166,8 @@ def numeric_column(
       normalizer_fn: Applied to the feature, on the device and in its raw dtype. With
         `ex.transforms.Scaling` the column also works inside an exported cross.
       text: The feature is text with numbers in it: "point" reads $1,302.10 and 65% (as
-        65), "comma" reads 1.302,10 and 3,25 €. An empty text is NaN, for which
-        `ex.transforms.Scaling(fill=…)` puts a number. None: the feature is numbers.
+        65), "comma" reads 1.302,10 and 3,25 €. An empty text is `default_value` or the
+        `fill` of an `ex.transforms.Scaling`, or else an error. None: it is numbers.
 
     Returns:
       A dense column.

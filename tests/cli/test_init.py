@@ -76,8 +76,11 @@ def test_the_run_file_splits_the_rows_and_copies_none(cli, tmp_path):
     path = sklearn_table("wine", tmp_path)
     assert cli("init", path, "--label", "target", cwd=tmp_path).code == 0
     run = load(tmp_path / "wine.yaml").run
-    assert list(run.data.sources) == ["train", "test"]
-    assert run.data.sources["test"].part.start == 0.8
+    assert list(run.data.sources) == ["train", "validation", "test"]
+    assert run.data.sources["test"].part.start == 0.85
+    assert (run.eval.source, run.test.source) == ("validation", "test")
+    # The last step is one of the evaluations.
+    assert run.train.max_steps % run.run.save_checkpoints.every_steps == 0
     assert not list(tmp_path.glob("wine.*.csv"))
 
 
@@ -146,7 +149,8 @@ def test_rows_without_a_label_are_left_out(cli, tmp_path):
     (tmp_path / "t.csv").write_text("x,y\n" + "1,0\n2,1\n3,NA\n" * 20)
     answer = cli("init", "t.csv", cwd=tmp_path)
     assert "20 rows have no label" in answer.err
-    assert "NA" not in (tmp_path / "t.train.csv").read_text()
+    assert "NA" not in (tmp_path / "t.labelled.csv").read_text()
+    assert len(load(tmp_path / "t.yaml").run.data.sources) == 3
 
 
 def test_a_test_file_of_ones_own_is_used_as_it_is(cli, tmp_path):

@@ -35,7 +35,7 @@ def test_data_and_label_are_enough(short):
     assert run.run.model_dir == "runs/short"
     assert list(run.features) == ["age", "age_buckets", "city"]
     assert run.eval.source == "test"
-    assert run.export[0].metric == "auc"
+    assert run.export[0].metric == "average_loss"
     assert "inferred from" in str(loaded.origin("features.age.type"))
 
 

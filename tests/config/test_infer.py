@@ -1,11 +1,14 @@
 """Features, task and model chosen for a table."""
 
 import dataclasses
+import datetime
 import random
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from estimax.config.infer import guess_label, infer
+from estimax.config.infer import TimeOrder, guess_label, infer
 from estimax.config.infer_features import features_of
 from estimax.config.profile import profile
 from estimax.core.errors import ConfigError, InputError, LabelError
@@ -192,9 +195,9 @@ def test_numbers_that_name_things_are_categories(tmp_path):
                 "minute": lambda row: row % 40,
                 "y": coin}).columns]  # fmt: skip
     store, minute, _ = rows
-    (only,) = features_of(store, set(), is_csv=True)
+    (only,) = features_of(store, set())
     assert only.section == {"type": "identity", "buckets": 32, "default": 31}
-    both = features_of(minute, set(), is_csv=True)
+    both = features_of(minute, set())
     assert [one.name for one in both] == ["minute", "minute_number"]
 
 
@@ -226,9 +229,8 @@ def test_a_date_gives_the_parts_that_differ(tmp_path):
         "parts": ["weekday", "day", "days_since", "missing"],
         "since": "2020-01-01",
     }
-    assert sections["stamp"]["parts"] == ["month", "hour", "days_since"] or (
-        "hour" in sections["stamp"]["parts"]
-    )
+    assert sections["stamp"]["parts"] == ["month", "hour", "days_since"]
+    assert sections["stamp"]["format"] == "%m/%d/%Y %H:%M"
     assert found.time is not None
     assert not found.time.is_used
 
@@ -283,3 +285,21 @@ def test_a_first_line_of_data_is_recognized(tmp_path):
     (tmp_path / "t.csv").write_text("30,2.5,Oslo,1\n" + "\n".join(rows) + "\n")
     with pytest.raises(InputError, match="line 1: the first line looks like data"):
         profile(str(tmp_path / "t.csv"))
+
+
+def test_dates_of_parquet_are_read_if_they_are_text(tmp_path):
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(i) for i in range(60)]
+    table = pa.table(
+        {"day": days, "text": [str(day) for day in days], "y": [0, 1] * 30}
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    found = infer(profile(str(tmp_path / "t.parquet")), "y")
+    assert [f.section["type"] for f in found.features] == ["date"]
+    assert "store them as text" in dict(found.skipped)["day"]
+    assert found.time == TimeOrder("text", True, "orders the rows of the file")
+
+
+def test_years_are_names_of_columns(tmp_path):
+    rows = [f"c{i},{i * 90},{i * 91},{i * 92}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("country,2001,2002,2003\n" + "\n".join(rows) + "\n")
+    assert profile(str(tmp_path / "t.csv")).names[1:] == ["2001", "2002", "2003"]

@@ -108,7 +108,7 @@ WRONG = [
         "name: small\nfoo: {}",
         "run.yaml:3:1: foo: unknown key; expected one of: data, early_stopping, eval, "
         "export, features, include, metadata, model, name, optimizers, run, schema, "
-        "seed, serving, sweep, train, vars, warm_start",
+        "seed, serving, sweep, test, train, vars, warm_start",
     ),
     (
         "schema: estimax/run/v1",
@@ -132,7 +132,7 @@ WRONG = [
         "{type: hashed, buckets: 100}",
         "{buckets: 100}",
         "run.yaml:10:9: features.city.type: required key is missing; one of: "
-        "numeric, bucketized, piecewise_linear, "
+        "numeric, date, bucketized, piecewise_linear, "
         "periodic, vocabulary, hashed, identity, crossed, weighted",
     ),
     (

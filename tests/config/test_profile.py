@@ -95,3 +95,10 @@ def test_a_file_that_is_no_table_is_told(tmp_path, content, words):
 def test_a_missing_file_is_told(tmp_path):
     with pytest.raises(MissingFileError, match="no such file"):
         profile(str(tmp_path / "gone.csv"))
+
+
+def test_a_file_to_unpack_is_told(tmp_path):
+    path = tmp_path / "t.csv.zip"
+    path.write_bytes(b"PK\x03\x04\xfe\xff\x80")
+    with pytest.raises(InputError, match="Unpack it"):
+        profile(str(path))

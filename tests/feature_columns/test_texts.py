@@ -166,3 +166,16 @@ def test_numbers_as_text_are_bucketized_and_encoded():
     assert fc.DenseFeatures([cut]).apply({}, given).tolist() == [[0, 1, 0], [0, 0, 1]]
     coded = fc.piecewise_linear_column(price, [10, 20])
     assert fc.DenseFeatures([coded]).apply({}, given).tolist() == [[0.5, 0], [1, 0]]
+
+
+def test_a_missing_number_is_the_default_or_an_error():
+    given = {"price": ["$15", ""]}
+    filled = fc.numeric_column("price", text="point", default_value=7)
+    assert fc.DenseFeatures([filled]).apply({}, given).tolist() == [[15], [7]]
+    coded = fc.piecewise_linear_column(
+        fc.numeric_column("price", text="point"), [0, 20]
+    )
+    assert fc.DenseFeatures([coded]).apply({}, given).tolist() == [[0.75, 0], [0, 1]]
+    plain = fc.numeric_column("price", text="point")
+    with pytest.raises(FeatureError, match="a number is missing"):
+        fc.DenseFeatures([plain]).apply({}, given)

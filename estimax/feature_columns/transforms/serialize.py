@@ -173,6 +173,7 @@ _VALID: dict[str, Callable[[Any], bool]] = {
     "num_buckets": _is_count,
     "num_oov_buckets": lambda value: value == 0 or _is_count(value),
     "out_of_range": lambda value: value in get_args(OutOfRange),
+    "required": lambda value: isinstance(value, bool),
     "rounded": lambda value: isinstance(value, bool),
     "strip": lambda value: isinstance(value, bool),
     "tells_missing": lambda value: isinstance(value, bool),

@@ -87,7 +87,8 @@ def date_of_text(text: str, form: str | None) -> datetime.datetime | None:
         found = _ISO.fullmatch(text)
         if found is None:
             return None
-        return datetime.datetime(*(int(n or 0) for n in found.groups()))
+        year, month, day, hour, minute, second = (int(n or 0) for n in found.groups())
+        return datetime.datetime(year, month, day, hour, minute, second)
     except ValueError:
         return None
 
@@ -97,11 +98,12 @@ class TextNumbers(Transform):
     """Numbers that are written as text, such as $1,302.10, 65% and 3,25.
 
     `numeric_column` uses it if it is given `text`. Blanks, signs of currencies and %
-    are ignored: 65% is 65. An empty text is NaN.
+    are ignored: 65% is 65. An empty text is NaN, or an error.
 
     Args:
       key: The feature.
       style: "point" for 1,302.10, "comma" for 1.302,10.
+      required: Whether an empty text is an error.
 
     Example:
       >>> TextNumbers("price", "comma")({"price": Strings.of(["3,25 €"])}).tolist()
@@ -112,6 +114,7 @@ class TextNumbers(Transform):
 
     key: str
     style: NumberFormat = "point"
+    required: bool = False
 
     def __post_init__(self) -> None:
         if self.style not in get_args(NumberFormat):
@@ -134,6 +137,11 @@ class TextNumbers(Transform):
                 raise FeatureError(
                     f"feature {self.key!r}: expected a number such as {sample}, found "
                     f"{text!r}. Correct it, or leave it empty if it is missing."
+                )
+            if self.required and math.isnan(number):
+                raise FeatureError(
+                    f"feature {self.key!r}: a number is missing. Give the column a "
+                    "default_value, or a normalizer_fn=ex.transforms.Scaling(fill=…)."
                 )
             return (number,)
 
