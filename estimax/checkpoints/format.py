@@ -163,9 +163,14 @@ def read(folder: Pathish) -> Checkpoint:
             file_path(path, name), {key: p.place for key, p in inside.items()}, file.crc
         )
         pieces |= {inside[key]: array for key, array in read.items()}
-    # Popped, so that the pieces of an array are freed as soon as it is concatenated.
+
+    def take(piece: Piece) -> NDArray[Any]:
+        # Popped, so that the pieces of an array are freed as soon as it is
+        # concatenated. Empty arrays at one place are one piece.
+        return pieces.pop(piece) if piece.place.size else pieces[piece]
+
     arrays = {
-        name: _concat_pieces([pieces.pop(piece) for piece in entry.pieces])
+        name: _concat_pieces([take(piece) for piece in entry.pieces])
         for name, entry in manifest.arrays.items()
     }
     return Checkpoint(manifest.step, arrays, manifest.extra)

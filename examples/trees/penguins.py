@@ -65,7 +65,7 @@ def main(steps=60):
             print(f"  {name:18} {gain:6.1%} of the gain of all splits")
         bundle = ex.export.load(boosted.export_saved_model(f"{folder}/export"))
         row = {"bill_length_mm": [50.0], "island": ["Biscoe"], "sex": [""]}
-        row |= dict.fromkeys(NUMBERS[1:], [np.nan])  # missing, as in training
+        row |= {name: [np.nan] for name in NUMBERS[1:]}  # missing, as in training
         answer = bundle.predict(row)
         species = SPECIES[int(answer["class_ids"][0, 0])]
         print(f"a long bill on Biscoe: {species}, {answer['probabilities'].max():.0%}")

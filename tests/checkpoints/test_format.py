@@ -111,3 +111,9 @@ def test_manifest_is_plain_json(folder: Path) -> None:
     assert manifest["files"][state_file(folder).name]["size"] == (
         state_file(folder).stat().st_size
     )
+
+
+def test_several_empty_arrays_are_read(tmp_path):
+    empty = {name: np.zeros(0, np.int32) for name in ("a", "b")}
+    path = checkpoints.write(tmp_path / "model.ckpt-1", empty, 1)
+    assert checkpoints.read(path).arrays.keys() == {"a", "b"}

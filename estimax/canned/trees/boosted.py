@@ -208,7 +208,7 @@ class BoostedTreesClassifier(BoostedTreesEstimator):
       >>> column = ex.feature_columns.numeric_column("x")
       >>> model = ex.BoostedTreesClassifier([column], n_trees=20)
       >>> model = model.train(lambda: ({"x": x}, x > 99))
-      >>> rows = model.predict(lambda: {"x": x[[0, 199]]})
+      >>> rows = model.predict(lambda: iter([{"x": x[[0, 199]]}]))
       >>> [int(row["class_ids"][0]) for row in rows]
       [0, 1]
     """
@@ -322,7 +322,7 @@ class BoostedTreesRegressor(BoostedTreesEstimator):
       >>> column = ex.feature_columns.numeric_column("x")
       >>> model = ex.BoostedTreesRegressor([column], n_trees=20)
       >>> model = model.train(lambda: ({"x": x}, np.where(x > 99, 8.0, 2.0)))
-      >>> rows = model.predict(lambda: {"x": x[[0, 199]]})
+      >>> rows = model.predict(lambda: iter([{"x": x[[0, 199]]}]))
       >>> [round(float(row["predictions"][0]), 1) for row in rows]
       [1.8, 7.0]
     """

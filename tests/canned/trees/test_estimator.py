@@ -138,6 +138,11 @@ def test_a_random_forest_of_deep_trees():
     assert max(int(s.split("\n")[0]) for s in text.split("num_leaves=")[1:]) > 64
 
 
+def test_numbers_alone_need_no_categories():
+    model = ex.BoostedTreesClassifier(columns()[:1], n_trees=5, config=config())
+    assert model.train(once).evaluate(once)["auc"] > 0.6
+
+
 def test_a_scaled_label_is_predicted_in_its_unit():
     head = ex.heads.RegressionHead(label_mean=1002.0, label_std=2.5)
     model = ex.BoostedTreesEstimator(columns(), head=head, n_trees=30, config=config())
