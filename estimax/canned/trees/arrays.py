@@ -38,7 +38,7 @@ _MOST_LEAVES_OF_PATHS = 32
 GROUP = 8  # trees that are evaluated together
 
 
-class Layout(NamedTuple):
+class TreeLayout(NamedTuple):
     """The shapes of the arrays, on which the compiled function depends.
 
     Attributes:
@@ -50,10 +50,10 @@ class Layout(NamedTuple):
     is_walk: bool
 
 
-def layout_of(forms: Mapping[str, tuple[tuple[int, ...], str]]) -> Layout:
+def layout_of(forms: Mapping[str, tuple[tuple[int, ...], str]]) -> TreeLayout:
     """Return the layout of arrays with these shapes and dtypes."""
     shapes = tuple((name, *forms[name]) for name in sorted(forms))
-    return Layout(shapes, "left" in forms)
+    return TreeLayout(shapes, "left" in forms)
 
 
 def arrays_of(

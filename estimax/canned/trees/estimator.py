@@ -27,7 +27,7 @@ from estimax import hooks as stock
 from estimax.canned import defaults
 from estimax.canned.hints import python_hint
 from estimax.canned.trees import growing, reading
-from estimax.canned.trees.arrays import Arrays, Layout, arrays_of, layout_of
+from estimax.canned.trees.arrays import Arrays, TreeLayout, arrays_of, layout_of
 from estimax.canned.trees.scores import raw_scores
 from estimax.canned.trees.table import table_of
 from estimax.checkpoints.warm_start import WarmStart
@@ -98,7 +98,6 @@ class TreesEstimator(Estimator):
             is_forest=is_forest,
             seed=self._config.tf_random_seed or 0,
         )
-        self._layouts: dict[Any, Layout] = {}
         self.not_learning_hint = python_hint(head)
 
     # ------------------------------------------------------------------------ training
@@ -202,7 +201,7 @@ class TreesEstimator(Estimator):
         reports.log_training(context)
         return context
 
-    def _read(self, input_fn: InputFn, mode: Mode) -> reading.Rows:
+    def _read(self, input_fn: InputFn, mode: Mode) -> reading.TreeRows:
         model = self._settings.model
         with self._open(ModeKeys.TRAIN, reading.one_pass(input_fn)) as session:
             first = arguments.first_batch(session.feed, f"{model}.train")
@@ -210,7 +209,7 @@ class TreesEstimator(Estimator):
                 exporting.remember_example(self.model_dir, first)
             return reading.read_rows(session, self._table, self._head, model)
 
-    def _validation(self, hooks: Sequence[Hook]) -> reading.Rows | None:
+    def _validation(self, hooks: Sequence[Hook]) -> reading.TreeRows | None:
         """Return the rows of the first evaluation of `train_and_evaluate`."""
         if self._patience is None:
             return None
@@ -252,7 +251,7 @@ class TreesEstimator(Estimator):
         return text
 
     def _check_same(
-        self, progress: Mapping[str, Any], rows: reading.Rows, start: int
+        self, progress: Mapping[str, Any], rows: reading.TreeRows, start: int
     ) -> None:
         """Raise if the checkpoint is of other columns, or of other rows."""
         columns = progress.get("columns")
@@ -295,7 +294,7 @@ class TreesEstimator(Estimator):
     def _function_of(self, mode: Mode, form: Hashable) -> Callable[[Any, Any], Any]:
         return lambda features, labels: self._spec(features, labels, mode, form)
 
-    def _form_of(self, checkpoint_path: Any) -> Layout:
+    def _form_of(self, checkpoint_path: Any) -> TreeLayout:
         """Return the layout of the arrays of a checkpoint."""
         path = checkpoint_path
         if path is None and self.latest_checkpoint() is None and self._warm_start:
@@ -317,7 +316,7 @@ class TreesEstimator(Estimator):
             raise CheckpointError(f"{path} is no checkpoint of trees.")
         return layout_of(forms)
 
-    def _form_of_state(self, state: TrainState) -> Layout:
+    def _form_of_state(self, state: TrainState) -> TreeLayout:
         arrays = state.model_state[UNTRAINED][_SCOPE]
         return layout_of({n: (a.shape, a.dtype.name) for n, a in arrays.items()})
 
@@ -513,7 +512,7 @@ def _program_of(run: _Run) -> training.Program:
     return training.Program(nothing, nothing, Placement(), run.grow, nothing)
 
 
-def _declare(form: Layout) -> dict[str, jax.Array]:
+def _declare(form: TreeLayout) -> dict[str, jax.Array]:
     """Declare the variables of a model; they are always read from a checkpoint."""
     return {
         name: variables.get_variable(

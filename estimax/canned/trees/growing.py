@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from estimax.canned.trees.reading import Rows
+from estimax.canned.trees.reading import TreeRows
 from estimax.core.errors import SpecError
 from estimax.formats import lightgbm_models
 
@@ -80,11 +80,11 @@ class Grower:
     def __init__(
         self,
         settings: Settings,
-        rows: Rows,
+        rows: TreeRows,
         names: tuple[str, ...],
         categories: int,
         text: str = "",
-        validation: Rows | None = None,
+        validation: TreeRows | None = None,
     ) -> None:
         self._lightgbm = import_lightgbm(settings.model)
         self._settings = settings
@@ -167,7 +167,7 @@ class Grower:
         return {**seeds, "bagging_fraction": share}
 
     def _dataset(
-        self, rows: Rows, categorical: list[int], reference: Any = None
+        self, rows: TreeRows, categorical: list[int], reference: Any = None
     ) -> Any:
         start = None
         if self._base and not self._settings.is_forest:
@@ -187,7 +187,7 @@ class Grower:
         )
 
 
-def _parameters(settings: Settings, rows: Rows) -> dict[str, Any]:
+def _parameters(settings: Settings, rows: TreeRows) -> dict[str, Any]:
     weight = len(rows.labels) if rows.weights is None else float(rows.weights.sum())
     given = {
         "objective": settings.objective,

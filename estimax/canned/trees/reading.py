@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax import heads, training
-from estimax.canned.trees.table import Table, check_single
+from estimax.canned.trees.table import TreeColumns, check_single
 from estimax.core.errors import FeatureError, InputError, LabelError
 from estimax.core.spec import EstimatorSpec, ModeKeys
 from estimax.estimator.session import Session
@@ -33,7 +33,7 @@ from estimax.input.ops.selection import Repeat
 
 
 @dataclass(frozen=True)
-class Rows:
+class TreeRows:
     """All rows of an input.
 
     Attributes:
@@ -74,7 +74,7 @@ def _without_repeats(node: Any) -> Any:
     return node if plain is source else replace(node, source=plain)
 
 
-def read_rows(session: Session, table: Table, head: Any, model: str) -> Rows:
+def read_rows(session: Session, table: TreeColumns, head: Any, model: str) -> TreeRows:
     """Return the rows of a session that has data, each once.
 
     Raises:
@@ -104,7 +104,7 @@ def read_rows(session: Session, table: Table, head: Any, model: str) -> Rows:
     labels, weights = dense[:, -2].copy(), dense[:, -1].copy()
     _check(labels, weights, model)
     known = np.where(ids < 0, np.float32(np.nan), ids.astype(np.float32))
-    return Rows(
+    return TreeRows(
         np.concatenate([dense[:, :-2], known], axis=1),
         labels,
         None if (weights == 1).all() else weights,
@@ -112,7 +112,9 @@ def read_rows(session: Session, table: Table, head: Any, model: str) -> Rows:
     )
 
 
-def _reader(table: Table, head: Any, model: str) -> Callable[[Any, Any], EstimatorSpec]:
+def _reader(
+    table: TreeColumns, head: Any, model: str
+) -> Callable[[Any, Any], EstimatorSpec]:
     """Return a model whose predictions are what it reads."""
 
     def read(features: Any, labels: Any) -> EstimatorSpec:

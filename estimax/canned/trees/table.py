@@ -29,7 +29,7 @@ _MOST_IDS = 2**24
 
 
 @dataclass(frozen=True)
-class Table:
+class TreeColumns:
     """The columns of a model, sorted by kind and name.
 
     Attributes:
@@ -77,7 +77,7 @@ class Table:
         return jnp.concatenate(counts, axis=1)
 
 
-def table_of(given: Any, model: str) -> Table:
+def table_of(given: Any, model: str) -> TreeColumns:
     """Return the table of feature columns.
 
     Raises:
@@ -97,7 +97,7 @@ def table_of(given: Any, model: str) -> Table:
             )
     # A column that is wrapped twice, as an indicator and an embedding, is read once.
     ordered = [by_name[name] for name in sorted(by_name)]
-    return Table(
+    return TreeColumns(
         tuple(c for c in ordered if not _is_category(c)),
         tuple(c for c in ordered if _is_category(c)),
     )
