@@ -202,6 +202,11 @@ def _rows_of(array: Any, start: int, rows: int) -> Any:
     if isinstance(array, jax.ShapeDtypeStruct):
         return _form(array, rows)
     if _has_values(array):
+        devices = array.devices()
+        if len(devices) == 1 and next(iter(devices)).platform == "cpu":
+            # A copy, because the next step overwrites the stack. It needs no program.
+            part = np.asarray(array)[start : start + rows]
+            return jax.device_put(part, array.sharding, may_alias=False)
         # The start is an argument: a constant would be a program for each table.
         return _dynamic_rows(array, start, rows)
     return array[start : start + rows]
