@@ -96,7 +96,7 @@ def concat_rows(
             raise ValueError("table: expected at least one row")
         columns = np.add.outer(starts, np.arange(table.shape[1])).reshape(-1)
         filled = np.concatenate([filled, columns])
-        arguments += [table, ids, jnp.asarray(np.array(starts, np.int32))]
+        arguments += [table, ids, np.array(starts, np.int32)]
     if not np.array_equal(np.sort(filled), np.arange(filled.size)):
         raise ValueError("starts: expected each column of the result once")
     return _call("estimax_lay_rows", (size, filled.size), *arguments)
@@ -128,7 +128,7 @@ def sum_row_gradients(
     for start in starts:
         if not 0 <= start <= start + shape[1] <= grads.shape[1]:
             raise ValueError(f"columns {start}+{shape[1]} are not in {grads.shape}")
-    firsts = jnp.asarray(np.array(starts, np.int32))
+    firsts = np.array(starts, np.int32)
     return _call("estimax_add_rows", shape, grads, firsts, ids, places, after)
 
 
