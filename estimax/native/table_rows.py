@@ -222,7 +222,7 @@ def _check(
         )
 
 
-def _call(name: str, shape: tuple[int, ...], *arguments: jax.Array) -> jax.Array:
+def _call(name: str, shape: tuple[int, ...], *arguments: Any) -> jax.Array:
     call: Any = jax.ffi.ffi_call(name, _struct(shape))
     found: jax.Array = call(*arguments)
     return found

@@ -10,15 +10,17 @@ steps, and the bits of a step do not depend on what is observed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+from numpy.typing import NDArray
 
 from estimax.core.state import TrainState
-from estimax.core.table_stacks import by_table
+from estimax.core.table_stacks import stack_arrays
 from estimax.hooks.fetching import is_observed
 from estimax.parallel import Placement
 from estimax.staging.host_plan import PreparedBatch
@@ -26,14 +28,15 @@ from estimax.staging.packing import Packed, unpack
 from estimax.training import gradients, steps
 from estimax.training.model import Variables, apply, logged_arrays
 from estimax.training.recording import Recording
-from estimax.training.table_rows import Batch, rows_by_table
-from estimax.training.updates import UpdatePlan
+from estimax.training.table_rows import Batch, segment_lengths
+from estimax.training.updates import TableStack, UpdatePlan
 
 # (state or variables, batch or stack of batches, place in the stack) -> values. That of
 # training also has `names`, the values to compute.
 Observe = Callable[..., dict[str, Any]]
 
 GRADIENT, WEIGHT = "gradient_norm/", "weight_norm/"
+_NORMS = "norms"
 
 
 def names_to_observe(logged: Mapping[str, str]) -> frozenset[str]:
@@ -61,17 +64,32 @@ def observe_training(
     # Without the optimizers: these are the gradients before clipping.
     def observe_norms(state: TrainState, batch: Batch) -> dict[str, Any]:
         found, _ = gradients.compute_gradients(updates, state, batch)
-        rows = rows_by_table(updates, batch, found.rows)
-        grads = {**found.whole["params"], **found.whole["tables"], **rows}
-        variables = {**state.params, **by_table(state.tables)}
-        weights = {name: variables[name] for name in grads}
-        return {**_norms(GRADIENT, grads), **_norms(WEIGHT, weights)}
+        stacks = {s.name: s for s in updates.stacks if not s.is_single}
+        apart = {n: rows for n, rows in found.rows.items() if n not in stacks}
+        grads = {**found.whole["params"], **found.whole["tables"], **apart}
+        arrays = {**state.params, **stack_arrays(state.tables)}
+        weights = {name: arrays[name] for name in grads}
+        squares = [_squares_of(layers, grads), _squares_of(layers, weights)]
+        for name, stack in stacks.items():
+            assert updates.layout is not None, "it says where stacked tables are"
+            sizes = segment_lengths(updates, batch, stack)
+            squares[0] += _squares_in_stack(layers, found.rows[name], stack, sizes)
+            sizes = [updates.layout[table].rows for table in stack.tables]
+            squares[1] += _squares_in_stack(layers, arrays[name], stack, sizes)
+        # One array: an output for each of 1,000 layers takes long to compile.
+        both = jnp.sqrt(jnp.stack(squares))
+        return {_NORMS: updates.placement.replicate(both)}
 
+    layers = {layer: place for place, layer in enumerate(_trained_layers(updates))}
     logged = _compile(updates.placement, observe, texts)
     normed = _compile(updates.placement, observe_norms, {})
 
     def observe_named(*batch: Any, names: Set[str]) -> dict[str, Any]:
-        values = {} if norms.isdisjoint(names) else normed(*batch)
+        values: dict[str, Any] = {}
+        if not norms.isdisjoint(names):
+            both = np.asarray(normed(*batch)[_NORMS])
+            for kind, of_layers in zip((GRADIENT, WEIGHT), both, strict=True):
+                values |= {f"{kind}{n}": of_layers[i] for n, i in layers.items()}
         return values if names <= norms else {**values, **logged(*batch)}
 
     return observe_named
@@ -79,9 +97,14 @@ def observe_training(
 
 def norm_names(updates: UpdatePlan) -> list[str]:
     """Return the names of the norms of all layers that are trained."""
-    groups = updates.param_groups | {n: t.group for n, t in updates.tables.items()}
-    layers = dict.fromkeys(layer_of(n) for n, g in groups.items() if g is not None)
+    layers = _trained_layers(updates)
     return [f"{kind}{layer}" for kind in (GRADIENT, WEIGHT) for layer in layers]
+
+
+def _trained_layers(updates: UpdatePlan) -> list[str]:
+    groups = updates.param_groups | {n: t.group for n, t in updates.tables.items()}
+    trained = (name for name, group in groups.items() if group is not None)
+    return list(dict.fromkeys(map(layer_of, trained)))
 
 
 def layer_of(variable: str) -> str:
@@ -93,15 +116,30 @@ def layer_of(variable: str) -> str:
     return variable.rpartition("/")[0] or variable
 
 
-def _norms(kind: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the Euclidean norm of all arrays of each layer."""
-    squares: dict[str, Any] = {}
-    for name, array in arrays.items():
-        # In float32: a sum of squares in bfloat16 has two to three digits.
-        total = jnp.sum(jnp.square(array.astype(jnp.float32)))
-        layer = f"{kind}{layer_of(name)}"
-        squares[layer] = squares[layer] + total if layer in squares else total
-    return {layer: jnp.sqrt(total) for layer, total in squares.items()}
+def _squares_of(layers: Mapping[str, int], arrays: Mapping[str, Any]) -> jax.Array:
+    """Return the sum of squares of the arrays of each layer, [layers]."""
+    found = jnp.zeros(len(layers), jnp.float32)
+    if not arrays:
+        return found
+    # In float32: a sum of squares in bfloat16 has two to three digits.
+    sums = [jnp.sum(jnp.square(a.astype(jnp.float32))) for a in arrays.values()]
+    return found.at[_places(layers, arrays)].add(jnp.stack(sums))
+
+
+def _squares_in_stack(
+    layers: Mapping[str, int], rows: jax.Array, stack: TableStack, sizes: Sequence[int]
+) -> jax.Array:
+    """Return the sum of squares of the tables of each layer, [layers].
+
+    `sizes` is how many of the rows belong to each table.
+    """
+    of_rows = jnp.sum(jnp.square(rows.astype(jnp.float32)), axis=1)
+    places = np.repeat(_places(layers, stack.tables), sizes)
+    return jnp.zeros(len(layers), jnp.float32).at[places].add(of_rows)
+
+
+def _places(layers: Mapping[str, int], variables: Iterable[str]) -> NDArray[np.int32]:
+    return np.array([layers[layer_of(name)] for name in variables], np.int32)
 
 
 def observe_evaluation(recording: Recording, placement: Placement) -> Observe:

@@ -121,10 +121,15 @@ def rows_by_table(
     split = dict(rows)
     for stack in updates.stacks:
         if not stack.is_single and stack.name in split:
-            sizes = [_count_distinct(updates, batch, name) for name in stack.tables]
+            sizes = segment_lengths(updates, batch, stack)
             parts = jax.lax.split(split.pop(stack.name), sizes)
             split |= dict(zip(stack.tables, parts, strict=True))
     return split
+
+
+def segment_lengths(updates: UpdatePlan, batch: Batch, stack: TableStack) -> list[int]:
+    """Return how many of a stack's gathered rows belong to each of its tables."""
+    return [_count_distinct(updates, batch, name) for name in stack.tables]
 
 
 def _count_distinct(updates: UpdatePlan, batch: Batch, table: str) -> int:

@@ -46,3 +46,27 @@ def test_rows_of_a_table_count_for_its_layer():
     # The mean squared error of 0 against 1: -2/3 for every example.
     expected = np.hypot(4 / 3, 2 / 3)
     np.testing.assert_allclose(list(hook.seen[0].values()), [expected], rtol=1e-6)
+
+
+def test_tables_of_one_stack_have_norms_of_their_own():
+    layers = [f"linear/linear_model/{name}" for name in ("city", "shop")]
+    names = [
+        f"{kind}_norm/{layer}" for kind in ("gradient", "weight") for layer in layers
+    ]
+    hook = Norms()
+    hook.before_run = lambda context: names
+    fc = ex.feature_columns
+    columns = [
+        fc.categorical_column_with_identity("city", 20),
+        fc.categorical_column_with_identity("shop", 50),
+    ]
+    config = ex.RunConfig(save_summary_steps=0)
+    model = ex.LinearRegressor(columns, optimizer=ex.optimizers.SGD(1.0), config=config)
+    features = {"city": np.array([7, 7, 9]), "shop": np.array([1, 2, 3])}
+    model.train(lambda: (features, np.ones(3)), steps=1, hooks=[hook])
+    expected = [np.hypot(4 / 3, 2 / 3), np.sqrt(3 * (2 / 3) ** 2), 0.0, 0.0]
+    np.testing.assert_allclose([hook.seen[0][n] for n in names], expected, rtol=1e-6)
+    model.train(lambda: (features, np.ones(3)), steps=1, hooks=[hook])
+    expected = [np.hypot(4 / 3, 2 / 3), np.sqrt(3 * (2 / 3) ** 2)]
+    seen = [hook.seen[1][name] for name in names[2:]]
+    np.testing.assert_allclose(seen, expected, rtol=1e-6)
