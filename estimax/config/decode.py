@@ -140,6 +140,9 @@ class Decoder:
         top = [place for place in places if ".<name>." not in place]
         ends = tuple(f".{place.partition('.')[2]}" for place in top)
         places = [p for p in places if p in top or not p.endswith(ends)]
+        if len(places) > _MOST_PLACES:
+            # A few models have keys that sections have for most others.
+            places = [p for p in places if not p.startswith("model.")] or places
         if len({place.partition(".")[0] for place in places}) == 1:
             return places[:_MOST_PLACES]
         return places if len(places) <= _MOST_PLACES else []

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from estimax import export
 from estimax.core.spec import ModeKeys
@@ -98,7 +98,8 @@ def compile_export(estimator: Estimator, receiver_fn: Callable[[], Any] | None) 
         _MOST_BYTES
     ):
         return
-    zeros = jax.tree.map(lambda form: jnp.zeros(form.shape, form.dtype), forms)
+    # Made by NumPy: `jnp.zeros` is a program of its own for each shape.
+    zeros = jax.tree.map(lambda f: jax.device_put(np.zeros(f.shape, f.dtype)), forms)
     servable = exporting.servable(program, zeros, example, parse)
     with tempfile.TemporaryDirectory(prefix="estimax-export-") as folder:
         export.write_bundle(servable, folder)

@@ -15,9 +15,13 @@ from flax import linen as nn
 from estimax import staging
 from estimax.core.errors import FeatureError
 from estimax.core.parse_spec import STRING, FixedLenFeature
-from estimax.feature_columns import transforms
 from estimax.feature_columns.column import Features, ParseSpec, check_key
-from estimax.feature_columns.transforms.texts import DEFAULT_PARTS, EPOCH, DateParts
+from estimax.feature_columns.transforms.texts import (
+    DEFAULT_PARTS,
+    EPOCH,
+    DatePart,
+    DateParts,
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class DateColumn:
 
 def date_column(
     key: str,
-    parts: Sequence[transforms.DatePart] = DEFAULT_PARTS,
+    parts: Sequence[DatePart] = DEFAULT_PARTS,
     *,
     cyclic: bool = False,
     since: str = EPOCH,

@@ -27,6 +27,7 @@ from estimax.feature_columns.column import (
     check_key,
 )
 from estimax.feature_columns.lookup import count
+from estimax.feature_columns.transforms.texts import NumberFormat
 from estimax.feature_columns.transforms.transform import OutOfRange
 from estimax.staging.host_plan import as_device_dtype
 from estimax.staging.trace import HostOnly, Origin
@@ -52,7 +53,7 @@ class NumericColumn:
     default_value: Default
     dtype: str
     normalizer_fn: Callable[[Any], Any] | None
-    text: transforms.NumberFormat | None = None
+    text: NumberFormat | None = None
 
     def __repr__(self) -> str:
         return display.format_fields(self)
@@ -106,7 +107,7 @@ class NumericColumn:
             return staged
         return dense_feature(features, self.key)
 
-    def _parsed(self, features: Features, text: transforms.NumberFormat) -> jax.Array:
+    def _parsed(self, features: Features, text: NumberFormat) -> jax.Array:
         """Return the numbers of texts; of a missing one, the default."""
         fills = getattr(self.normalizer_fn, "fill", None) is not None
         required = self.default_value is None and not fills
@@ -150,7 +151,7 @@ def numeric_column(
     dtype: Any = "float32",
     normalizer_fn: Callable[[Any], Any] | None = None,
     *,
-    text: transforms.NumberFormat | None = None,
+    text: NumberFormat | None = None,
 ) -> NumericColumn:
     """Take the numbers of a feature as they are, or normalized.
 

@@ -307,7 +307,7 @@ WRONG = [
         TRAIN,
         "train: {max_steps: 10}\noptimizers: {models: {late: {dnn: {type: sgd, "
         "learning_rate: 1.0}}}}\n",
-        "optimizers.models: is for the models of per_head; remove it",
+        "optimizers.models: is for the models of per_head and average; remove it",
     ),
     (
         "type: dnn\n",

@@ -127,7 +127,7 @@ def test_run_fills_what_a_line_lacks(bundle, tmp_path):
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"size": 1.0}, "needs the columns 'plain', 'other'"),
+        ({"size": 1.0}, "needs the columns 'other', 'plain'"),
         ({**GIVEN, "citty": "Oslo"}, "no column 'city', found a column 'citty'"),
     ],
 )

@@ -610,6 +610,7 @@ class AverageModelConfig:
         source of eval, and without one equal weights.
       patience_steps: A model stops if its loss on the held-out rows has not decreased
         for this many steps; null trains it to its end.
+      head: What all models are trained for: their loss, predictions and metrics.
     """
 
     type: Literal["average"] = "average"

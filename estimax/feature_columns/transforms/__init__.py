@@ -29,9 +29,7 @@ from estimax.feature_columns.transforms.sequence import (
 )
 from estimax.feature_columns.transforms.serialize import from_json, to_json
 from estimax.feature_columns.transforms.texts import (
-    DatePart,
     DateParts,
-    NumberFormat,
     TextNumbers,
 )
 from estimax.feature_columns.transforms.transform import (
@@ -53,13 +51,11 @@ __all__ = [
     "TIME_AXIS",
     "Bucketize",
     "Cross",
-    "DatePart",
     "DateParts",
     "HashBucket",
     "IdSource",
     "Identity",
     "LabelNumbers",
-    "NumberFormat",
     "NumberMatrix",
     "Numbers",
     "PadIds",
