@@ -62,6 +62,14 @@ class DateColumn:
           features: The features of a batch by key.
           trainable: Not used.
         """
+        return self.values(features)
+
+    def values(self, features: Features) -> jax.Array:
+        """Return the numbers of the parts, float32 [B, N].
+
+        Args:
+          features: The features of a batch by key.
+        """
         staged: jax.Array = staging.stage(self.transform, features)
         return staged
 

@@ -57,7 +57,11 @@ class TreeColumns:
         for column in self.numeric:
             width, name = _width(column), column.name
             found += [name] if width == 1 else [f"{name}[{i}]" for i in range(width)]
-        return (*found, *(column.name for column in self.categories))
+        # A feature may be a number and a category.
+        return (
+            *found,
+            *(f"{c.name} (id)" if c.name in found else c.name for c in self.categories),
+        )
 
     def read(self, features: Any) -> tuple[jax.Array, jax.Array]:
         """Return the numbers [B, F] and ids [B, K] of a batch, within a `model_fn`."""
@@ -88,9 +92,9 @@ def table_of(given: Any, model: str) -> TreeColumns:
     if not columns:
         raise FeatureError(f"{model}: feature_columns must not be empty.")
     plain = [_unwrap(column, model) for column in columns]
-    by_name: dict[str, Any] = {}
+    by_name: dict[tuple[str, bool], Any] = {}
     for column in plain:
-        other = by_name.setdefault(column.name, column)
+        other = by_name.setdefault((column.name, _is_category(column)), column)
         if other != column:
             raise FeatureError(
                 f"{model}: two feature columns have the name {column.name!r}."
@@ -108,7 +112,7 @@ def _unwrap(column: Any, model: str) -> Any:
         raise _unfit(column, model, "is a sequence; trees read one value of each row")
     if isinstance(column, fc.PiecewiseLinearColumn | fc.PeriodicColumn):
         return _unwrap(column.source_column, model)
-    if isinstance(column, fc.BucketizedColumn):
+    if isinstance(column, fc.BucketizedColumn | fc.DateColumn):
         return column
     if isinstance(column, fc.NumericColumn):
         # A scaling keeps the order of numbers, which is all that trees look at, and
@@ -146,7 +150,7 @@ def _is_category(column: Any) -> bool:
 def _width(column: Any) -> int:
     if isinstance(column, fc.BucketizedColumn):
         return math.prod(column.source_column.shape)
-    return math.prod(column.shape)
+    return math.prod(column.variable_shape)
 
 
 def _numbers(column: Any, features: Any) -> jax.Array:

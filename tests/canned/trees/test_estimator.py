@@ -503,3 +503,26 @@ def test_importing_the_models_imports_no_lightgbm():
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_a_feature_may_be_a_number_and_a_category_beside_dates(tmp_path):
+    rng = np.random.default_rng(4)
+    grade = rng.integers(0, 9, ROWS)
+    days = np.array([f"2024-{month:02}-01" for month in range(1, 13)])
+    features = {"grade": grade, "day": days[rng.integers(0, 12, ROWS)]}
+    given = [
+        fc.numeric_column("grade"),
+        fc.categorical_column_with_vocabulary_list("grade", list(range(9))),
+        fc.date_column("day", parts=["month", "weekday"]),
+    ]
+    labels = (grade > 4).astype(np.int64)
+    model = ex.BoostedTreesClassifier(
+        given, n_batches_per_layer=1, n_trees=4, model_dir=tmp_path, config=config()
+    )
+    model.train(lambda: once(labels, features))
+    assert model.evaluate(lambda: once(labels, features))["accuracy"] == 1.0
+    found = model.experimental_feature_importances()
+    assert set(found) == {"day_date[0]", "day_date[1]", "grade", "grade (id)"}
+    bundle = ex.export.load(model.export_saved_model(tmp_path / "export"))
+    rows = {"grade": [2, 7], "day": ["2024-03-01", "2024-03-01"]}
+    assert bundle.predict(rows)["class_ids"].reshape(-1).tolist() == [0, 1]
