@@ -177,10 +177,6 @@ class UpdatePlan:
         """Return the names of the tables that are updated in one of these ways."""
         return [name for name, update in self.tables.items() if update.kind in kinds]
 
-    def is_stacked(self, table: str) -> bool:
-        """Return whether a table is a part of an array of several."""
-        return self.layout is not None and self.layout[table].stack != table
-
 
 def group_of(updates: UpdatePlan, name: str) -> int | None:
     """Return the optimizer group of a variable; None if it is frozen."""

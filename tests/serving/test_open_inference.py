@@ -1,15 +1,13 @@
 """The server answers clients of the Open Inference Protocol, such as Triton's."""
 
 import json
-import shutil
 import struct
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from serving.bundles import export_clicks, probability
-from serving.servers import running_server
+from serving.bundles import probability
 
 P = probability(1.5, 2, 1)
 INPUTS = [
@@ -18,15 +16,6 @@ INPUTS = [
     {"name": "city", "datatype": "BYTES", "shape": [1], "data": ["Oslo"]},
     {"name": "tags", "datatype": "BYTES", "shape": [1, 1], "data": ["a"]},
 ]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("serving")
-    shutil.copytree(export_clicks(folder / "exported"), folder / "clicks" / "7")
-    model = f"clicks={folder / 'clicks'}"
-    with running_server(folder, model, "--batch-sizes", "1,4") as running:
-        yield running
 
 
 def infer(server, body, path="/v2/models/clicks/infer", **options):

@@ -1,24 +1,11 @@
 """The OpenAPI description is valid, and describes real requests and answers."""
 
-import shutil
-
 import jsonschema
 import openapi_spec_validator
 import pytest
-from serving.bundles import export_clicks
-from serving.servers import running_server
 
 ROW = {"age": 1.5, "hours": 2, "city": "Oslo", "tags": ["a"]}
 COLUMNS = {"age": [1.5], "hours": [2], "city": ["Oslo"], "tags": [["a"]]}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("serving")
-    shutil.copytree(export_clicks(folder / "exported"), folder / "clicks" / "7")
-    model = f"clicks={folder / 'clicks'}"
-    with running_server(folder, model, "--batch-sizes", "1,4") as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
