@@ -8,6 +8,7 @@ from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.input import csv_files
 from estimax.input.sources import csv_blocks
+from estimax.input.sources.file_blocks import arrow_reader
 
 
 @pytest.fixture
@@ -342,3 +343,12 @@ def test_a_header_that_is_not_utf_8_is_refused_with_a_command(tmp_path, encoding
     path.write_text("größe,city\n1,rome\n", encoding)
     with pytest.raises(InputError, match=f"line 1: .* iconv -f {encoding} -t utf-8"):
         csv_files(path)
+
+
+def test_arrow_reads_a_copy_so_that_no_thread_of_its_pool_releases_python_bytes():
+    data = bytes(range(256)) * 10
+    references = sys.getrefcount(data)
+    reader = arrow_reader(data)
+    assert sys.getrefcount(data) == references
+    assert reader.read() == data
+    assert arrow_reader(b"").read() == b""

@@ -34,7 +34,12 @@ from estimax.input.sources.csv_blocks import (
     read_rows,
     row_ends,
 )
-from estimax.input.sources.file_blocks import BlockStart, ByteFile, UnreadableError
+from estimax.input.sources.file_blocks import (
+    BlockStart,
+    ByteFile,
+    UnreadableError,
+    arrow_reader,
+)
 from estimax.input.streams.chunks import Columns
 from estimax.input.streams.columns import DataColumn
 
@@ -459,11 +464,11 @@ def _read(block: Block, schema: Schema, form: CsvFormat, types: dict[str, Any]) 
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    rows = pa.py_buffer(block.data).slice(0, block.end)
+    rows = memoryview(block.data)[: block.end]
     quoted = form.quote is not None and form.quote.encode() in block.data
     try:
         return arrow_csv.read_csv(
-            pa.BufferReader(rows),
+            arrow_reader(rows),
             # One Arrow chunk per block, so that columns become NumPy without a copy.
             read_options=arrow_csv.ReadOptions(
                 column_names=list(schema.names), block_size=block.end + 1

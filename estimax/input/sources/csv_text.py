@@ -25,7 +25,7 @@ from estimax.input.sources.csv_blocks import (
     row_ends,
 )
 from estimax.input.sources.csv_schema import split_row
-from estimax.input.sources.file_blocks import ByteFile
+from estimax.input.sources.file_blocks import ByteFile, arrow_reader
 
 
 class BadTextError(ValueError):
@@ -112,7 +112,7 @@ def _parse_text(
     if not data.strip(b"\r\n"):  # pyarrow refuses data without rows
         return pa.table({name: pa.array([], pa.string()) for name in columns})
     return arrow_csv.read_csv(
-        pa.BufferReader(data),
+        arrow_reader(data),
         read_options=arrow_csv.ReadOptions(
             column_names=list(names), block_size=len(data) + 1
         ),

@@ -33,6 +33,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, runtime_checkable
 
+import numpy as np
+
 from estimax.core.errors import InputError, Remedy
 from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.stream import Context, Counters, State, check_same
@@ -436,3 +438,18 @@ class OpenFile:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def arrow_reader(data: bytes | memoryview) -> Any:
+    """Return a `pyarrow.BufferReader` of a copy of `data` in Arrow's own memory.
+
+    A reader of Python bytes may be released by a thread of Arrow's pool after pyarrow
+    has returned. Releasing Python bytes takes the GIL; if the interpreter is shutting
+    down by then, Python ends that thread inside a C++ destructor, which aborts the
+    process (exit code 134) after all work is done.
+    """
+    import pyarrow as pa
+
+    buffer = pa.allocate_buffer(len(data))
+    np.frombuffer(buffer, np.uint8)[:] = np.frombuffer(data, np.uint8)
+    return pa.BufferReader(buffer)

@@ -37,6 +37,7 @@ from estimax.input.sources.file_blocks import (
     ByteFile,
     OpenFile,
     UnreadableError,
+    arrow_reader,
 )
 from estimax.input.streams.chunks import Columns
 
@@ -271,7 +272,7 @@ def _parse_block(
     # One block: pyarrow refuses an object that is longer than a block.
     reading = arrow_json.ReadOptions(block_size=len(data) + 1)
     try:
-        table = arrow_json.read_json(pa.BufferReader(data), reading, options)
+        table = arrow_json.read_json(arrow_reader(data), reading, options)
         if table.num_rows != len(ends):
             return None
         return _columns({name: table.column(name) for name in form.dtypes}, form)
