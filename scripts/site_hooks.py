@@ -3,8 +3,8 @@
     mkdocs build --strict
 
 `mkdocs.yml` names this file. It adds a page for each public package, whose content
-mkdocstrings takes from the docstrings, a page for each folder of examples, with the
-programs, and shows CONTRIBUTING, CHANGELOG and the list of examples as pages.
+mkdocstrings takes from the docstrings, a page of the keys of run files, a page for each
+folder of examples, with the programs, and shows CONTRIBUTING, CHANGELOG and the list of examples as pages.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
 from estimax.core.lazy_names import is_alias
+
+sys.path.insert(0, str(Path(__file__).parent))
+from run_file_keys import key_page
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "estimax"
@@ -94,6 +98,7 @@ def reference_pages() -> dict[str, str]:
         for name in _hidden_by_modules(package):
             pages[package] += f"\n::: estimax.{package}.{name}.{name}\n"
             pages[package] += f"    options:\n      heading: {name}\n"
+    pages["run_file_keys"] = key_page()
     # Not in `ex`: a server needs the extra `serve`, and a client nothing else of `ex`.
     for name in ("client", "serving"):
         pages[name] = f"# estimax.{name}\n\n::: estimax.{name}\n" + _ROOTLESS

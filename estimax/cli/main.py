@@ -69,7 +69,7 @@ def main() -> None:
     except EstimaxError as error:
         from estimax.cli.console import print_error
 
-        print_error(str(error))
+        print_error(f"{error}{_advice(error)}")
         sys.exit(2 if isinstance(error, ConfigError) else 1)
     except BrokenPipeError:
         # The reader of the output, such as `head`, has ended. Python would complain
@@ -93,6 +93,18 @@ def main() -> None:
 
         traceback.print_exc()
         sys.exit(70)
+
+
+def _advice(error: EstimaxError) -> str:
+    """Return a line that tells how to look up a key, if the error is about a run file."""
+    from estimax.config.nodes import RunFileError
+
+    if not isinstance(error, RunFileError):
+        return ""
+    from estimax.config.key_reference import known_part
+
+    known = [part for p in error.problems if (part := known_part(p.path))]
+    return f"\nDescribe a key: estimax schema {known[0]}" if known else ""
 
 
 @app.callback(invoke_without_command=True)
@@ -693,15 +705,26 @@ def warm(
 
 @app.command(rich_help_panel=OTHER)
 def schema(
+    key: Annotated[
+        str | None,
+        typer.Argument(help="Address of a key or section, e.g. train.max_steps."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="File to write.  [default: standard output]")
     ] = None,
 ) -> None:
-    """Print the JSON Schema of run files, for editors.
+    """Describe a key of run files, or print their JSON Schema, for editors.
 
-    Editors use the schema to complete and check run files.
+    With the address of a key or section, print its type, limits, default and meaning.
+    Names and numbers of items may be any, as in data.sources.train and export.0.
 
-    Example:
+    Without one, print the JSON Schema. Editors use it to complete and check run files.
+
+    Examples:
+
+        estimax schema model.dnn.dropout
+
+        estimax schema optimizers.dnn
 
         estimax schema --output estimax-run.v1.schema.json
 
@@ -711,4 +734,4 @@ def schema(
     """
     from estimax.cli.run_file_commands import schema as command
 
-    command(output)
+    command(key, output)

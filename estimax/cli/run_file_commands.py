@@ -15,9 +15,10 @@ from estimax.config.build_custom import check_code, code_names
 from estimax.config.checks import sources_of
 from estimax.config.data_report import check_files, report
 from estimax.config.json_schema import json_schema
+from estimax.config.key_reference import entries_at, lines_of
 from estimax.config.schema.model import CustomModelConfig
 from estimax.config.statistics import count_parts
-from estimax.core.errors import ConfigError, InputError, MissingFileError
+from estimax.core.errors import ConfigError, InputError, MissingFileError, did_you_mean
 
 
 def check(
@@ -147,10 +148,28 @@ def python(
         output.write_text(text)
 
 
-def schema(output: Path | None) -> None:
-    """Write the schema to a file, or to standard output if `output` is None."""
-    text = json.dumps(json_schema(), indent=2) + "\n"
+def schema(key: str | None, output: Path | None) -> None:
+    """Describe a key, or print the JSON Schema if `key` is None."""
+    if key is None:
+        text = json.dumps(json_schema(), indent=2) + "\n"
+    else:
+        text = "".join(f"{line}\n" for line in lines_of(key))
+        if not text:
+            raise ConfigError(_misspelt(key))
     if output is None:
         print(text, end="")
     else:
         output.write_text(text)
+
+
+def _misspelt(key: str) -> str:
+    """Return what is wrong with an address: its first part that does not exist."""
+    known = ""
+    for part in key.split("."):
+        entries = entries_at(known)
+        keys = {k.key for e in entries if not e.is_key for k in e.keys}
+        here = f"{known}.{part}".strip(".")
+        if not entries_at(here) and keys:
+            return f"no run file has {here}{did_you_mean(part, keys)}."
+        known = here
+    return f"no run file has {key}."

@@ -26,6 +26,7 @@ from estimax.config.schema.section import (
     limits_of,
     literals,
     members,
+    name_of,
     tag_of,
 )
 
@@ -158,7 +159,7 @@ def _variants(sections: list[type], definitions: dict[str, Json]) -> Json:
 
 
 def _reference(section: type, definitions: dict[str, Json]) -> Json:
-    name = _name(section)
+    name = name_of(section)
     if name not in definitions:
         definitions[name] = {}  # so that a section that contains itself ends
         definitions[name] = _section(section, definitions)
@@ -174,11 +175,6 @@ def _option(kind: Any, option: Any) -> Json:
         return {"type": _TYPES[option], **_limits(limits_of(kind, option))}
     assert literals(option), option
     return {"enum": list(literals(option))}
-
-
-def _name(section: type) -> str:
-    """Return the name of a section's definition: `AdamConfig` is "Adam"."""
-    return section.__name__.removesuffix("Config")
 
 
 def _limits(limits: Limits) -> Json:

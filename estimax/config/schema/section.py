@@ -189,6 +189,11 @@ def tag_of(section: type) -> tuple[str, str] | None:
     return (first.key, values[0]) if len(values) == 1 else None
 
 
+def name_of(section: type) -> str:
+    """Return the short name of a section: "Adam" for `AdamConfig`."""
+    return section.__name__.removesuffix("Config")
+
+
 def sections_below(section: type, path: str = "") -> Iterator[tuple[str, type]]:
     """Yield the sections that the fields of a section hold, with their addresses."""
     for field in fields_of(section).values():
