@@ -56,13 +56,15 @@ def _anchor(section: SectionEntry) -> str:
 
 
 def _section(section: SectionEntry) -> Iterator[str]:
-    tag = f": `{section.tag}`" if section.tag else ""
-    yield f"## {section.name}{tag} {{#{_anchor(section)}}}"
+    where = section.addresses[0] or "The file"
+    tag = f", {section.tag}" if section.tag and section.addresses[0] else ""
+    yield f"## {where.replace('<', '&lt;')}{tag} {{#{_anchor(section)}}}"
     yield ""
     yield section.summary
     yield ""
-    if section.addresses != ("",):
-        yield f"At {', '.join(_code(address) for address in section.addresses)}."
+    if len(section.addresses) > 1:
+        also = ", ".join(_code(address) for address in section.addresses[1:])
+        yield f"Also at {also}."
         yield ""
     if section.python:
         yield f"In Python: `{section.python}`."

@@ -4,7 +4,8 @@
 
 `mkdocs.yml` names this file. It adds a page for each public package, whose content
 mkdocstrings takes from the docstrings, a page of the keys of run files, a page for each
-folder of examples, with the programs, and shows CONTRIBUTING, CHANGELOG and the list of examples as pages.
+folder of examples, with the programs, and shows CONTRIBUTING, CHANGELOG and the list of
+examples as pages.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def _advice(error: EstimaxError) -> str:
-    """Return a line that tells how to look up a key, if the error is about a run file."""
+    """Return a line that tells how to look up a key of a run file, or nothing."""
     from estimax.config.nodes import RunFileError
 
     if not isinstance(error, RunFileError):

@@ -170,6 +170,6 @@ def _misspelt(key: str) -> str:
         keys = {k.key for e in entries if not e.is_key for k in e.keys}
         here = f"{known}.{part}".strip(".")
         if not entries_at(here) and keys:
-            return f"no run file has {here}{did_you_mean(part, keys)}."
+            return f"no run file has {here}{did_you_mean(part, keys)}"
         known = here
     return f"no run file has {key}."
