@@ -148,7 +148,9 @@ def _digits(part: str) -> tuple[str, ...]:
 
 # ---------------------------------------------------------------------------- entries
 def _section_entry(section: type, addresses: list[str]) -> SectionEntry:
-    tag, target = tag_of(section), getattr(section, "CALLS", None)
+    # The key `schema` of a file has one value as well, but there is nothing to choose.
+    tag = tag_of(section) if section is not Run else None
+    target = getattr(section, "CALLS", None)
     path = target.path if target else ""
     names = {}
     if target:

@@ -18,7 +18,7 @@ from run_file_keys import key_page
 def every_key(section, path=""):
     tag = tag_of(section)
     for key in fields_of(section):
-        if tag is None or key != tag[0]:
+        if tag is None or key != tag[0] or section is Run:
             yield f"{path}.{key}".strip(".")
     for here, below in sections_below(section, path):
         yield from every_key(below, here)
