@@ -71,8 +71,8 @@ def test_every_package_has_a_layer():
     assert inner == INPUT_LAYERS.keys()
 
 
-def test_the_readme_lists_every_package_with_its_layer():
-    text = (PACKAGE.parent / "README.md").read_text()
+def test_the_architecture_page_lists_every_package_with_its_layer():
+    text = (PACKAGE.parent / "docs" / "architecture.md").read_text()
     rows = re.findall(r"^\| (\d*) ?\| `(\w+)` \|", text, re.MULTILINE)
     listed = {name: int(layer) for layer, name in rows if layer}
     assert listed == {n: layer for n, layer in LAYERS.items() if "." not in n}

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 AS_USERS = {**os.environ, "XLA_FLAGS": xla_flags.AS_USERS}
 GUIDES = sorted((ROOT / "docs").glob("**/*.md"))
 _BLOCK = re.compile(
-    r"(?P<skip><!-- not run: .+? -->\n)?```(?P<kind>\w+)\n(?P<code>.*?)```", re.S
+    r"(?P<skip><!-- not run: .+? -->\n)?```(?P<kind>\w+)[^\n]*\n(?P<code>.*?)```", re.S
 )
 
 
@@ -53,10 +53,8 @@ def demo(tmp_path_factory):
 
 
 def test_the_python_of_the_readme_runs_as_printed_and_learns(demo):
-    blocks = [code for _, code in snippets(ROOT / "README.md", "python")]
-    assert len(blocks) == 2, "a canned model, and one of the reader's own"
-    found = 'print(json.dumps([float(metrics["auc"]), str(model.model_dir)]))'
-    (demo / "readme.py").write_text("\n\n".join([*blocks, "import json", found]))
+    ((_, code),) = snippets(ROOT / "README.md", "python")
+    (demo / "readme.py").write_text(code)
     done = subprocess.run(
         [sys.executable, "readme.py"],
         cwd=demo,
@@ -65,14 +63,12 @@ def test_the_python_of_the_readme_runs_as_printed_and_learns(demo):
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    *shown, last = done.stdout.splitlines()
-    auc, model_dir = json.loads(last)
-    # Always answering with the share of late flights has an AUC of 0.5. The examples
-    # set the seed; over seven other seeds the AUC was 0.648 to 0.675.
-    assert auc > 0.65
-    assert float(shown[-1]) > 0.64, "of the reader's own model"
-    assert "probabilities" in done.stdout
-    assert Path(model_dir) == (demo / "runs" / "mine").resolve()
+    auc, prediction = done.stdout.split("\n", 1)
+    # Always answering with the share of late flights has an AUC of 0.5.
+    shown = float(re.search(r"# AUC ([\d.]+)", code)[1])
+    assert abs(float(auc.removeprefix("AUC ")) - shown) < 0.015
+    assert "probabilities" in prediction
+    assert (demo / "runs" / "mine" / "export").is_dir()
 
 
 # One process for all commands: most of the time of each is its start.
@@ -88,7 +84,7 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
-def test_the_commands_of_the_readme_run_as_printed(demo, tmp_path):
+def test_the_commands_of_the_readme_and_the_guide_run_as_printed(demo, tmp_path):
     flights = tmp_path / "data" / "flights"
     flights.mkdir(parents=True)
     for name, rows in {"train.csv": 20_000, "test.csv": 4_000}.items():
@@ -96,9 +92,12 @@ def test_the_commands_of_the_readme_run_as_printed(demo, tmp_path):
         header, *lines = (demo / "data" / "flights" / name).read_text().splitlines()
         (flights / name).write_text("\n".join([header, *lines[::13][:rows]]) + "\n")
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    ((_, run_file),) = snippets(ROOT / "README.md", "yaml")
+    (tmp_path / "late.yaml").write_text(run_file)
     commands = [
         shlex.split(line, comments=True)
-        for _, code in snippets(ROOT / "README.md", "sh")
+        for page in ("README.md", "docs/guides/command_line.md")
+        for _, code in snippets(ROOT / page, "sh")
         for line in code.splitlines()
         if line.strip()
     ]
@@ -108,7 +107,7 @@ def test_the_commands_of_the_readme_run_as_printed(demo, tmp_path):
         for words in commands
         if words[0] == "estimax"
     ]
-    assert len(ours) > 8
+    assert len(ours) > 12
     done = subprocess.run(
         [sys.executable, "-c", RUN_ALL, json.dumps(ours)],
         cwd=tmp_path,
