@@ -1,9 +1,9 @@
 """Make the pictures of the README: the terminal, the report and the page of the server.
 
     pip install -e '.[dev]' pyte             # and chromium with chromedriver
-    python scripts/pictures.py               # writes docs/assets/pictures, takes minutes
+    python scripts/pictures.py               # writes docs/assets/pictures
 
-The run is the one that the README shows. The terminal is a real one, of 100 columns, and
+The run is the one that the README shows. The terminal is a real one of 100 columns, and
 the pages are those of a real browser; each is made in light and dark.
 """
 
