@@ -25,13 +25,13 @@ SETTINGS = settings(
 )
 
 
-class Ragged(Exception):
+class RaggedError(Exception):
     """Rows of different shapes cannot be batched."""
 
 
 def stacked(rows):
     if len({np.shape(row) for row in rows}) > 1:
-        raise Ragged
+        raise RaggedError
     return list(rows)
 
 
@@ -199,7 +199,7 @@ def chains(draw):
         dataset = ours(dataset, *given_)
         try:
             rows = model(rows, *given_)
-        except Ragged:
+        except RaggedError:
             return dataset, None, names
         depth = 0 if name in FLAT else depth + (name in DEEPER) - (name == "unbatch")
         if len(rows) > 60:
