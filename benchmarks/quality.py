@@ -8,8 +8,8 @@
 
 `estimax init --model both` and `estimax train` are run on files, with nothing changed.
 Each result is kept in `results/quality.jsonl` as soon as it is measured, one line for
-each table, model and seed; what is there is not measured again, unless --fresh is given.
-A run that was cut off continues.
+each table, model and seed. A run that was cut off continues: what is there is not
+measured again, unless --fresh is given.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from machine import REPOSITORY, commit
 from quality_models import REFERENCES, score, train_defaults
 from quality_tables import TABLES
-
-from machine import REPOSITORY, commit
 
 EXPECTED = Path(__file__).parent / "expected_quality.json"
 RESULTS = Path(__file__).parent / "results" / "quality.jsonl"

@@ -1,11 +1,11 @@
 """The models of `quality.py`: what `estimax init` chooses, and others beside it.
 
-    answers, seconds, remarks = defaults(given, seed=0)
-    answers["both"]                             # predictions for the test rows
+    found = train_defaults(given, 0, folder, others={})
+    found.answers["both"]                     # predictions for the test rows
 
-The defaults are trained by the command line, on files, with nothing changed but the seed.
-A part of the training rows is held out by the run file, for the best checkpoints and the
-weights of the average. The other models have all rows.
+The defaults are trained by the command line, on files, with nothing changed but the
+seed. A part of the training rows is held out by the run file, for the best checkpoints
+and the weights of the average. The other models have all rows.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def train_defaults(
     others: dict[str, dict[str, float]],
     changes: tuple[str, ...] = (),
 ) -> Trained:
-    """Train what `estimax init` writes for a table, and its members for nothing more.
+    """Train what `estimax init` writes for a table: both members, and their average.
 
     `others` are the scores of the references, for the verdict; `changes` are values for
     `--set`, to try something.

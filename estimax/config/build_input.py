@@ -104,17 +104,25 @@ def make_predict_input_fn(run: Run, files: str) -> Callable[[], Any]:
 
 
 def scan(
-    run: Run, name: str, columns: Mapping[str, DataColumn], cuts: Cuts | None
+    run: Run,
+    name: str,
+    columns: Mapping[str, DataColumn],
+    cuts: Cuts | None,
+    *,
+    with_missing_ids: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Yield columns of a source in batches of rows, for statistics.
 
-    Missing numbers are NaN. `cuts` are the limits of a part by time; None reads all
-    rows of the source, whatever part of them it is.
+    Missing numbers are NaN, and missing ids -1 if they are allowed. `cuts` are the
+    limits of a part by time; None reads all rows of the source, whatever part of them
+    it is.
     """
     source = run.data.sources[name]
     if cuts is None:
         source = dataclasses.replace(source, part=None)
     defaults = {c: float("nan") for c, k in columns.items() if k.kind == "float"}
+    if with_missing_ids:
+        defaults = {**_defaults(run), **defaults}
     wide = isinstance(source, CsvSource | JsonSource)
     data = _rows(run, source, name, columns, defaults, cuts or {}, wide=wide)
     yield from evaluate(_verb(data, "batch", _SCANNED_AT_ONCE))

@@ -252,7 +252,7 @@ def _sample(
     columns = data_columns(run)
     parts: list[dict[str, Any]] = []
     stride, read, kept = 1, 0, 0
-    for batch in scan(run, source, columns, cuts):
+    for batch in scan(run, source, columns, cuts, with_missing_ids=True):
         rows = len(next(iter(batch.values())))
         chosen = np.arange(-read % stride, rows, stride)
         read += rows

@@ -31,9 +31,10 @@ features:
   price: {type: numeric, text: point}
   day: {type: date, parts: [weekday]}
   city: {type: vocabulary, list: [Oslo, Rome], strip: true}
+  rooms: {type: vocabulary, list: [1, 2]}
 model:
   type: linear
-  linear: {features: [city]}
+  linear: {features: [city, rooms]}
   head: HEAD
 train: {max_steps: 3}
 eval: {source: test}
@@ -44,7 +45,7 @@ eval: {source: test}
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     chance = random.Random(2)
-    lines = ["x,price,day,city,late,kind,cost"]
+    lines = ["x,price,day,city,late,kind,cost,rooms"]
     for _ in range(600):
         x, weekday = chance.gauss(0, 1), chance.randrange(7)
         city = chance.choice(["Oslo", " Rome", ""])
@@ -55,7 +56,7 @@ def folder(tmp_path, monkeypatch):
         cost = 5 + 3 * x + weekday
         lines.append(
             f'{shown},"${chance.randrange(5000):,}",2024-01-{1 + weekday:02},{city},'
-            f"{late},{kind},{cost}"
+            f"{late},{kind},{cost},{chance.choice(['', 1, 2])}"
         )
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
     return tmp_path
@@ -64,7 +65,7 @@ def folder(tmp_path, monkeypatch):
 def loaded_run(folder, label, head, vocabulary="prefetch: 2"):
     text = RUN.replace("LABEL", label).replace("HEAD", head)
     text = text.replace("price: {type", "price: {type")
-    unused = "linear: {features: [city]}"
+    unused = "linear: {features: [city, rooms]}"
     text = text.replace("  type: linear\n", "  type: dnn_linear_combined\n").replace(
         unused,
         unused + "\n  dnn: {features: {numeric: [x, price, day]}, hidden_units: [4]}",
@@ -100,7 +101,7 @@ def test_the_program_saves_what_it_found_for_these_files(folder):
     references.main(run.run.model_dir)
     assert "linear" in references.read_references(run)
     with (folder / "t.csv").open("a") as file:
-        file.write("1,$1,2024-01-01,Oslo,yes,1,2\n")
+        file.write("1,$1,2024-01-01,Oslo,yes,1,2,1\n")
     assert references.read_references(run) == {}, "the data has changed"
     (folder / "model/config/references.json").write_text("{")
     assert references.read_references(run) == {}
