@@ -77,4 +77,7 @@ def logits_of(head: heads.Head, predictions: Any, member: str) -> jax.Array:
             f"with logits of shape [B, {width}]; got {shape} among {sorted(found)}. "
             "Give all members a head of the same kind and size."
         )
-    return logits
+    # The head of the average corrects them again.
+    return (
+        logits - head.logit_shift if isinstance(head, heads.BinaryClassHead) else logits
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from estimax.config.build_columns import ColumnBuilder
@@ -52,7 +52,7 @@ from estimax.config.schema.optimizers import (
 )
 from estimax.config.schema.run import Run
 from estimax.config.schema.section import fields_of
-from estimax.config.statistics import Statistics, is_scaled
+from estimax.config.statistics import Statistics, is_balanced, is_scaled
 
 
 def model_call(
@@ -379,7 +379,15 @@ def _single_head(
         found = statistics.labels.get(label or "")
         if found is not None:
             given |= {"label_mean": found.mean, "label_std": found.std}
+    if is_balanced(head):
+        given["class_weights"] = _balanced(statistics.classes[label or ""])
     return call_of(head, **given)
+
+
+def _balanced(counts: Mapping[str, int]) -> dict[Any, float]:
+    """Return the weight of each class: the mean of all counts divided by its own."""
+    mean = sum(counts.values()) / len(counts)
+    return {name: mean / count for name, count in counts.items()}
 
 
 # ------------------------------------------------------------------------- optimizers

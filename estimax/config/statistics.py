@@ -91,6 +91,7 @@ class Statistics:
       cuts: The limits of the parts of sources that are split by time.
       spreads: Median, and distance of the quartiles, of features encoded by bins.
       rows: The number of training rows, if a model chooses its sizes by it.
+      classes: The number of rows of each class, of label columns that are balanced.
     """
 
     raw: dict[str, Moments] = field(default_factory=dict)
@@ -101,6 +102,7 @@ class Statistics:
     cuts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     spreads: dict[str, tuple[float, ...]] = field(default_factory=dict)
     rows: int | None = None
+    classes: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,10 +116,11 @@ class Request:
     cuts: dict[str, tuple[str, float, float]] = field(default_factory=dict)
     bins: dict[str, tuple[str, int | None]] = field(default_factory=dict)
     rows: bool = False
+    classes: tuple[str, ...] = ()
 
     def is_empty(self) -> bool:
         """Return whether no statistics are needed."""
-        more = (self.labels, self.cuts, self.bins, self.rows)
+        more = (self.labels, self.cuts, self.bins, self.rows, self.classes)
         return not any((self.numeric, self.vocabulary, self.quantiles, *more))
 
     def key(self) -> str:
@@ -143,6 +146,7 @@ class Request:
             "cuts": self.cuts,
             "bins": self.bins,
             "rows": self.rows,
+            "classes": self.classes,
         }
         asked |= {key: value for key, value in more.items() if value}
         return json.dumps(asked, sort_keys=True)
@@ -180,7 +184,10 @@ def request_of(run: Run) -> Request:
     }
     bins = _bins_of(run)
     rows = any(part.train_rows is None for part in _tabular_parts(run))
-    return Request(numeric, vocabulary, quantiles, labels, cuts, bins, rows)
+    classes = tuple(
+        column for column, head in label_columns(run).items() if is_balanced(head)
+    )
+    return Request(numeric, vocabulary, quantiles, labels, cuts, bins, rows, classes)
 
 
 def _bins_of(run: Run) -> dict[str, tuple[str, int | None]]:
@@ -222,6 +229,11 @@ def is_scaled(head: Any) -> bool:
         and head.normalize_label
         and head.label_dimension == 1
     )
+
+
+def is_balanced(head: Any) -> bool:
+    """Return whether the classes of a head are weighted by their counts."""
+    return getattr(head, "class_weights", None) == "balanced"
 
 
 def statistics_for(run: Run, cache: Path, *, keep: bool = False) -> Statistics:
@@ -308,7 +320,16 @@ def _from_json(saved: dict[str, Any], request: Request) -> Statistics:
         },
         {name: _numbers_from(saved["spreads"][name]) for name in request.bins},
         int(saved["rows"]) if request.rows else None,
+        {column: _counts_from(saved["classes"][column]) for column in request.classes},
     )
+
+
+def _counts_from(saved: object) -> dict[str, int]:
+    if not isinstance(saved, dict) or not saved:
+        raise TypeError("expected the number of rows of each class")
+    if not all(type(count) is int and count > 0 for count in saved.values()):
+        raise ValueError(f"expected counts above 0, got {saved}")
+    return {str(name): count for name, count in saved.items()}
 
 
 def _numbers_from(saved: object) -> tuple[float, ...]:
@@ -348,11 +369,13 @@ def collect(run: Run, request: Request) -> Statistics:
         *(column_of(name, f) for name, f in request.vocabulary.items()),
         *(column_of(of, run.features[of]) for of, _ in sampled.values()),
         *request.labels,
+        *request.classes,
     }
     label = dict.fromkeys(request.labels, Moments())
     raw = {name: Moments() for name in request.numeric}
     scaled = dict(raw)
     counts: dict[str, Counter[str]] = {name: Counter() for name in request.vocabulary}
+    classes: dict[str, Counter[str]] = {name: Counter() for name in request.classes}
     samples = {name: _Sample() for name in sampled}
     rows = 0
     if request.rows and not names:
@@ -367,6 +390,8 @@ def collect(run: Run, request: Request) -> Statistics:
         for column in request.labels:
             found = _moments_of(_numbers(batch[column]), column, None)
             label[column] = label[column].merge(found)
+        for column in request.classes:
+            _count_classes(classes[column], batch[column])
         for name, words in request.vocabulary.items():
             texts = batch[column_of(name, words)]
             _count(counts[name], texts, strip=words.strip)
@@ -398,7 +423,16 @@ def collect(run: Run, request: Request) -> Statistics:
         }
     spreads = {name: samples[name].spread() for name in request.bins}
     counted = rows if request.rows else None
-    return Statistics(raw, scaled, chosen, boundaries, label, cuts, spreads, counted)
+    for column, found_classes in classes.items():
+        if len(found_classes) < 2:
+            raise LabelError(
+                f"class_weights: balanced: label {column!r} has "
+                f"{len(found_classes)} class in the train source; 2 are needed."
+            )
+    by_class = {column: dict(sorted(c.items())) for column, c in classes.items()}
+    return Statistics(
+        raw, scaled, chosen, boundaries, label, cuts, spreads, counted, by_class
+    )
 
 
 def count_parts(run: Run, parts: Sequence[str]) -> dict[str, int]:
@@ -467,6 +501,17 @@ def _count(counts: Counter[str], column: Any, *, strip: bool) -> None:
         word = pair["values"].as_py()
         if word:
             counts[word.decode()] += pair["counts"].as_py()
+
+
+def _count_classes(counts: Counter[str], column: Any) -> None:
+    """Count the classes of a label column: words, or the numbers of classes."""
+    import numpy as np
+
+    if not isinstance(column, np.ndarray):
+        _count(counts, column, strip=False)
+        return
+    for value, count in zip(*np.unique(column, return_counts=True), strict=True):
+        counts[f"{float(value):g}"] += int(count)
 
 
 class _Sample:

@@ -5,8 +5,10 @@ head = BinaryClassHead(label_vocabulary=["no", "yes"], thresholds=[0.3])
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, final
 
 import jax
@@ -25,8 +27,8 @@ from estimax.heads import checks
 from estimax.heads.head import BaseHead, BatchMetrics, LossFn
 from estimax.heads.kept_sums import average_loss
 from estimax.heads.labels import NumberLabels, all_class_ids, all_classes, words_of
-from estimax.heads.weights import WeightColumn
-from estimax.metrics.losses import sigmoid_cross_entropy
+from estimax.heads.weights import ClassWeights, WeightColumn
+from estimax.metrics.losses import focal_cross_entropy, sigmoid_cross_entropy
 from estimax.v1 import metrics as v1_metrics
 
 
@@ -55,13 +57,24 @@ class BinaryClassHead(BaseHead):
       loss_fn: Function of `labels` [B, 1] and `logits` [B, 1], and optionally
         `features`, that returns losses [B, 1]; see `ex.heads.losses`. By default
         sigmoid cross entropy.
+      focal_gamma: Multiply the loss of each example by (1 - p)^focal_gamma, with p the
+        probability of its label (focal loss): 2 is usual. None: cross entropy. It
+        cannot be given together with `loss_fn`.
+      class_weights: How much the loss of an example of each class counts: a dict from
+        class id, or word of `label_vocabulary`, to a weight, such as {1: 5.0}; classes
+        that it leaves out weigh 1. Or a weight for each class in the order of the ids.
+        Metrics other than average_loss are not weighted.
+      sampling_rate: The share of the examples of class 0 that was kept in the training
+        data, within (0, 1]. Predictions and metrics are corrected: their odds are
+        multiplied by it, which is what they would be on all examples. The loss of the
+        training is not corrected. Evaluate on all examples of class 0. None: all.
       name: Suffix of metrics and summaries, as in `auc/<name>`. `MultiHead` needs it.
       compat: "v1" computes the areas under curves as the heads of tf.compat.v1 did:
         smoothed, and with trapezoids for precision and recall. "v2" is Keras' way.
 
     Raises:
-      SpecError: A threshold, `loss_reduction`, `loss_fn`, `label_vocabulary` or
-        `compat` is not as described.
+      SpecError: A threshold, `loss_reduction`, `loss_fn`, `label_vocabulary`,
+        `focal_gamma`, `class_weights`, `sampling_rate` or `compat` is not as described.
       TypeError: `weight_column` is neither a key nor a numeric column.
 
     Example:
@@ -74,6 +87,10 @@ class BinaryClassHead(BaseHead):
       >>> seen = head.update_metrics(head.metrics(), {}, logits, [1, 0])
       >>> float(seen["accuracy/click"].compute())
       1.0
+      >>> one_in_ten = BinaryClassHead(sampling_rate=0.1)  # of the negatives was kept
+      >>> chance = one_in_ten.predictions([[0.0]], keys=["logistic"])["logistic"]
+      >>> round(float(chance[0, 0]), 4)  # 1 / 11 instead of 1 / 2
+      0.0909
     """
 
     weight_column: WeightColumn | None = None
@@ -83,6 +100,9 @@ class BinaryClassHead(BaseHead):
     loss_fn: LossFn | None = None
     name: str | None = None
     compat: Literal["v1", "v2"] = "v2"
+    focal_gamma: float | None = None
+    class_weights: ClassWeights | None = None
+    sampling_rate: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,6 +121,12 @@ class BinaryClassHead(BaseHead):
                 f"and 1, got {len(words)}. For K classes use MultiClassHead(K), or "
                 "n_classes=K in a canned model."
             )
+        checks.check_focal_gamma(self._title, self.focal_gamma, self.loss_fn)
+        weights = checks.validate_class_weights(
+            self._title, self.class_weights, 2, self._vocabulary
+        )
+        self._set("class_weights", weights)
+        checks.check_sampling_rate(self._title, self.sampling_rate)
 
     @property
     def logits_dimension(self) -> int:
@@ -114,7 +140,31 @@ class BinaryClassHead(BaseHead):
         self, labels: jax.Array, logits: jax.Array, features: Any
     ) -> jax.Array:
         loss_fn = self.loss_fn or sigmoid_cross_entropy
-        return checks.call_loss_fn(self._title, loss_fn, labels, logits, features, 1)
+        if self.focal_gamma is not None:
+            loss_fn = partial(focal_cross_entropy, alpha=None, gamma=self.focal_gamma)
+        losses = checks.call_loss_fn(self._title, loss_fn, labels, logits, features, 1)
+        weights = self.example_class_weights(labels)
+        return losses if weights is None else losses * weights
+
+    def example_class_weights(self, labels: jax.Array) -> jax.Array | None:
+        """Return the class weight of every example; None if all classes weigh 1.
+
+        Args:
+          labels: Checked labels, [B, 1]; one between 0 and 1 has a weight between.
+        """
+        weights: Any = self.class_weights  # a tuple since the constructor
+        if weights is None:
+            return None
+        no, yes = weights
+        return jnp.asarray(no + (yes - no) * labels)
+
+    @property
+    def logit_shift(self) -> float:
+        """What is added to the logits for predictions and metrics."""
+        return 0.0 if self.sampling_rate is None else math.log(self.sampling_rate)
+
+    def _corrected(self, logits: jax.Array) -> jax.Array:
+        return logits + self.logit_shift if self.logit_shift else logits
 
     def all_predictions(self, logits: jax.Array) -> dict[str, Any]:
         words = words_of(2, self._vocabulary)
@@ -157,7 +207,7 @@ class BinaryClassHead(BaseHead):
     def _average_loss(
         self, losses: jax.Array, labels: jax.Array, weights: jax.Array | None
     ) -> metrics.Metric:
-        if self.loss_fn is not None:
+        if (self.loss_fn, self.focal_gamma, self.class_weights) != (None, None, None):
             return metrics.mean(losses, weights)
         return average_loss(losses, labels, weights, baseline="entropy")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import jax
@@ -102,6 +103,71 @@ def call_loss_fn(
             "and reduces."
         )
     return losses
+
+
+def check_focal_gamma(head: str, gamma: Any, loss_fn: object) -> None:
+    """Raise `SpecError` unless it is None, or a positive number without a `loss_fn`."""
+    if gamma is None:
+        return
+    if loss_fn is not None:
+        raise SpecError(
+            f"{head}: loss_fn and focal_gamma are both given, and each of them is the "
+            "loss. Leave one out."
+        )
+    if not _is_number(gamma) or not gamma > 0:
+        raise SpecError(
+            f"{head}: focal_gamma must be a number above 0, such as 2.0, got {gamma!r}."
+        )
+
+
+def check_sampling_rate(head: str, rate: Any) -> None:
+    """Raise `SpecError` unless it is None or a share of the examples."""
+    if rate is not None and not (_is_number(rate) and 0 < rate <= 1):
+        raise SpecError(
+            f"{head}: sampling_rate is the share of the examples of class 0 that was "
+            f"kept in the training data, above 0 and at most 1; got {rate!r}."
+        )
+
+
+def validate_class_weights(
+    head: str, given: Any, n_classes: int, words: Sequence[str] | None
+) -> tuple[float, ...] | None:
+    """Return the weight of each class in the order of the ids; None if there are none.
+
+    >>> validate_class_weights("Head", {"dog": 5}, 2, ["cat", "dog"])
+    (1.0, 5.0)
+    """
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        if isinstance(given, str) or len(given) != n_classes:
+            raise SpecError(
+                f"{head}: class_weights must be a dict from class to weight, or "
+                f"{n_classes} weights in the order of the class ids, got {given!r}."
+            )
+        given = dict(enumerate(given))
+    known: dict[Any, int] = {i: i for i in range(n_classes)}
+    known |= {str(i): i for i in range(n_classes)}  # the keys of a run file are text
+    known |= {word: i for i, word in enumerate(words or ())}
+    found = [1.0] * n_classes
+    for name, weight in given.items():
+        if name not in known:
+            classes = list(words or range(n_classes))
+            near = did_you_mean(str(name), map(str, classes))
+            raise SpecError(f"{head}: class_weights: unknown class {name!r}{near}")
+        if not _is_number(weight) or not 0 <= weight < float("inf"):
+            raise SpecError(
+                f"{head}: class_weights: the weight of class {name!r} must be a number "
+                f"of at least 0, got {weight!r}."
+            )
+        found[known[name]] = float(weight)
+    if not any(found):
+        raise SpecError(f"{head}: class_weights: the weights of all classes are 0.")
+    return tuple(found)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def validate_logits(head: str, logits: Any, dimension: int) -> jax.Array:

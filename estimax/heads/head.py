@@ -451,7 +451,7 @@ class BaseHead(Head):
         mode: str | None = None,
         regularization_losses: Losses = None,
     ) -> jax.Array:
-        batch = self._score(labels, logits, features)
+        batch = self._score(labels, logits, features, mode)
         loss = reduce_losses(batch.losses, batch.weights, self.loss_reduction)
         return add_regularization(loss, regularization_losses)
 
@@ -459,7 +459,8 @@ class BaseHead(Head):
         self, logits: Logits, keys: Sequence[str] | None = None
     ) -> dict[Any, Any]:
         x = checks.validate_logits(self._title, logits, self.logits_dimension)
-        return checks.select_predictions(self._title, self.all_predictions(x), keys)
+        found = self.all_predictions(self._corrected(x))
+        return checks.select_predictions(self._title, found, keys)
 
     def metrics(self, regularization_losses: Losses = None) -> dict[str, Any]:
         # Compute the metrics of one row of zeros to learn their names and shapes, then
@@ -484,7 +485,7 @@ class BaseHead(Head):
         labels: Labels,
         regularization_losses: Losses = None,
     ) -> dict[str, Any]:
-        batch = self._score(labels, logits, features)
+        batch = self._score(labels, logits, features, ModeKeys.EVAL)
         return self._merge_batch(eval_metrics, batch, regularization_losses)
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
@@ -526,9 +527,16 @@ class BaseHead(Head):
         """Return the example weights [B, 1]; None if every example weighs 1."""
         return weights_for(self._title, self.weight_column, features, logits)
 
-    def _score(self, labels: Labels, logits: Logits, features: Any) -> ScoredBatch:
+    def _corrected(self, logits: jax.Array) -> jax.Array:
+        """Return the logits of predictions and metrics; training has the given ones."""
+        return logits
+
+    def _score(
+        self, labels: Labels, logits: Logits, features: Any, mode: str | None = None
+    ) -> ScoredBatch:
         """Check a batch and compute the loss of every example."""
         x = checks.validate_logits(self._title, logits, self.logits_dimension)
+        x = self._corrected(x) if mode == ModeKeys.EVAL else x
         ready = labels_for(self.label_rule, labels, x, self.label_dimension)
         weights = self._weights(features, x)
         return self._score_checked(ready, x, features, weights)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import jax
@@ -20,8 +21,11 @@ from estimax.heads import checks
 from estimax.heads.head import BaseHead, BatchMetrics, LossFn
 from estimax.heads.kept_sums import accuracy_with_table, average_loss
 from estimax.heads.labels import ClassLabels, all_class_ids, all_classes, words_of
-from estimax.heads.weights import WeightColumn
-from estimax.metrics.losses import sparse_softmax_cross_entropy
+from estimax.heads.weights import ClassWeights, WeightColumn
+from estimax.metrics.losses import (
+    sparse_focal_cross_entropy,
+    sparse_softmax_cross_entropy,
+)
 
 
 @final
@@ -46,12 +50,19 @@ class MultiClassHead(BaseHead):
       loss_fn: Function of `labels` (ids, int32 [B, 1]) and `logits` [B, K], and
         optionally `features`, that returns losses [B, 1]; see `ex.heads.losses`. By
         default softmax cross entropy.
+      focal_gamma: Multiply the loss of each example by (1 - p)^focal_gamma, with p the
+        probability of its label (focal loss): 2 is usual. None: cross entropy. It
+        cannot be given together with `loss_fn`.
+      class_weights: How much the loss of an example of each class counts: a dict from
+        class id, or word of `label_vocabulary`, to a weight, such as {2: 5.0}; classes
+        that it leaves out weigh 1. Or a weight for each class in the order of the ids.
+        Metrics other than average_loss are not weighted.
       name: Suffix of metrics and summaries, as in `accuracy/<name>`. `MultiHead` needs
         it.
 
     Raises:
-      SpecError: `n_classes` is less than 3, or `label_vocabulary`, `loss_reduction` or
-        `loss_fn` is not as described.
+      SpecError: `n_classes` is less than 3, or `label_vocabulary`, `loss_reduction`,
+        `loss_fn`, `focal_gamma` or `class_weights` is not as described.
       TypeError: `weight_column` is neither a key nor a numeric column.
 
     Example:
@@ -69,6 +80,8 @@ class MultiClassHead(BaseHead):
     loss_reduction: str = "sum_over_batch_size"
     loss_fn: LossFn | None = None
     name: str | None = None
+    focal_gamma: float | None = None
+    class_weights: ClassWeights | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.n_classes, int) or self.n_classes <= 2:
@@ -82,6 +95,11 @@ class MultiClassHead(BaseHead):
             self._title, self.label_vocabulary, self.n_classes
         )
         self._set("label_vocabulary", words)
+        checks.check_focal_gamma(self._title, self.focal_gamma, self.loss_fn)
+        weights = checks.validate_class_weights(
+            self._title, self.class_weights, self.n_classes, words
+        )
+        self._set("class_weights", weights)
 
     @property
     def logits_dimension(self) -> int:
@@ -95,7 +113,20 @@ class MultiClassHead(BaseHead):
         self, labels: jax.Array, logits: jax.Array, features: Any
     ) -> jax.Array:
         loss_fn = self.loss_fn or sparse_softmax_cross_entropy
-        return checks.call_loss_fn(self._title, loss_fn, labels, logits, features, 1)
+        if self.focal_gamma is not None:
+            loss_fn = partial(sparse_focal_cross_entropy, gamma=self.focal_gamma)
+        losses = checks.call_loss_fn(self._title, loss_fn, labels, logits, features, 1)
+        weights = self.example_class_weights(labels)
+        return losses if weights is None else losses * weights
+
+    def example_class_weights(self, labels: jax.Array) -> jax.Array | None:
+        """Return the class weight of every example; None if all classes weigh 1.
+
+        Args:
+          labels: Checked class ids, [B, 1].
+        """
+        weights: Any = self.class_weights  # a tuple since the constructor
+        return None if weights is None else jnp.asarray(weights, jnp.float32)[labels]
 
     def all_predictions(self, logits: jax.Array) -> dict[str, Any]:
         words = words_of(self.n_classes, self._vocabulary)
@@ -117,7 +148,7 @@ class MultiClassHead(BaseHead):
         weights: jax.Array | None,
     ) -> BatchMetrics:
         loss: metrics.Metric = metrics.mean(losses, weights)
-        if self.loss_fn is None:
+        if (self.loss_fn, self.focal_gamma, self.class_weights) == (None, None, None):
             loss = average_loss(
                 losses,
                 labels,

@@ -16,7 +16,7 @@ import jax
 
 from estimax import metrics
 from estimax.core.errors import LabelError, SpecError, did_you_mean
-from estimax.core.spec import ExportOutput, PredictOutput
+from estimax.core.spec import ExportOutput, ModeKeys, PredictOutput
 from estimax.heads import checks
 from estimax.heads.head import (
     BaseHead,
@@ -177,7 +177,7 @@ class MultiHead(BaseHead):
         regularization_losses: Losses = None,
     ) -> dict[str, Any]:
         batch: dict[str, Any] = {}
-        losses = self._losses(labels, logits, features)
+        losses = self._losses(labels, logits, features, ModeKeys.EVAL)
         for name, x in self._split_logits(logits).items():
             head, loss = self._by_name[name], losses[name]
             seen = head.update_metrics(head.metrics(), features, x, labels[name])

@@ -26,7 +26,7 @@ from estimax import staging
 from estimax.core import device_dtypes as number_types
 from estimax.core.errors import FeatureError, LabelError, SpecError
 from estimax.core.sparse import Sparse
-from estimax.core.spec import ExportOutput
+from estimax.core.spec import ExportOutput, ModeKeys
 from estimax.heads import checks
 from estimax.heads.head import (
     BaseHead,
@@ -149,7 +149,7 @@ class SequentialHeadWrapper(BaseHead):
           LabelError: Labels are missing, out of range or of another shape.
           SpecError: The logits have another shape.
         """
-        batch, mask = self._score_steps(labels, logits, features)
+        batch, mask = self._score_steps(labels, logits, features, mode)
         loss = reduce_losses(batch.losses, batch.weights, self.loss_reduction)
         if self.loss_reduction != "sum":
             # The reduction divided by B * T; rescale to the number of unmasked steps.
@@ -185,7 +185,7 @@ class SequentialHeadWrapper(BaseHead):
         labels: Labels,
         regularization_losses: Losses = None,
     ) -> dict[str, Any]:
-        batch, _ = self._score_steps(labels, logits, features)
+        batch, _ = self._score_steps(labels, logits, features, ModeKeys.EVAL)
         return self.static_head._merge_batch(eval_metrics, batch, regularization_losses)
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
@@ -207,7 +207,7 @@ class SequentialHeadWrapper(BaseHead):
         return {**predictions, self.sequence_length_mask: self._mask(features)}
 
     def _score_steps(
-        self, labels: Labels, logits: Logits, features: Any
+        self, labels: Labels, logits: Logits, features: Any, mode: str | None
     ) -> tuple[ScoredBatch, jax.Array]:
         """Score the steps of all sequences as rows, masked ones with weight 0.
 
@@ -222,6 +222,7 @@ class SequentialHeadWrapper(BaseHead):
                 f"{head.logits_dimension}] with the [B, T] {list(mask.shape)} of the "
                 f"mask {self.sequence_length_mask!r}, got {list(x.shape)}."
             )
+        x = head._corrected(x) if mode == ModeKeys.EVAL else x
         flat_x = _rows(_zero_padding(x, mask))
         raw_mask = features[self.sequence_length_mask]
         steps = step_labels(head.label_rule, labels, raw_mask, mask)

@@ -7,7 +7,7 @@ A feature [B] becomes [B, 1], so that it broadcasts over outputs and not over ex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -34,6 +34,8 @@ class NumericColumnLike(Protocol):
 
 
 WeightColumn = str | NumericColumnLike
+# By class id or word, or one weight for each class in the order of the ids.
+ClassWeights = Mapping[int | str, float] | Sequence[float]
 
 
 def check_weight_column(head: str, column: object) -> None:

@@ -149,6 +149,37 @@ def sparse_softmax_cross_entropy(labels: ArrayLike, logits: ArrayLike) -> jax.Ar
     return jax.nn.logsumexp(x, axis=-1, keepdims=True) - chosen
 
 
+def sparse_focal_cross_entropy(
+    labels: ArrayLike, logits: ArrayLike, *, gamma: float = 2.0
+) -> jax.Array:
+    """Return the cross entropy of class ids, small for well classified examples.
+
+    Use it if most examples are easy and would dominate the loss (Lin et al., 2017).
+
+    Args:
+      labels: Class ids from 0 to K - 1, [..., 1].
+      logits: Logits, [..., K].
+      gamma: How fast the loss falls as the prediction improves: the loss is multiplied
+        by (1 - p)^gamma, with p the probability of the label. 0 is plain cross entropy.
+
+    Returns:
+      Losses, float32 [..., 1]; NaN for an id out of range.
+
+    Example:
+      >>> logits = [[4.0, 0.0, 0.0], [0.0, 4.0, 0.0]]
+      >>> easy, hard = sparse_focal_cross_entropy([[0], [0]], logits)
+      >>> bool(hard[0] > 1000 * easy[0])
+      True
+    """
+    x = _floats(logits)
+    ids = jnp.asarray(labels, jnp.int32)
+    # The logarithm of 1 - p, exact also where p rounds to 1.
+    others = jnp.where(ids == jnp.arange(x.shape[-1]), -jnp.inf, x)
+    log_miss = jax.nn.logsumexp(others, axis=-1, keepdims=True)
+    log_miss -= jax.nn.logsumexp(x, axis=-1, keepdims=True)
+    return jnp.exp(gamma * log_miss) * sparse_softmax_cross_entropy(ids, x)
+
+
 def multi_label_cross_entropy(labels: ArrayLike, logits: ArrayLike) -> jax.Array:
     """Return sigmoid cross entropy averaged over the K classes of an example.
 

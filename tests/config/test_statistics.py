@@ -13,8 +13,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from run_files import GOOD, load_text
 
+from estimax.config.build_model import head_call
 from estimax.config.statistics import statistics_for
-from estimax.core.errors import ConfigError, FeatureError, InputError, MissingFileError
+from estimax.core.errors import (
+    ConfigError,
+    FeatureError,
+    InputError,
+    LabelError,
+    MissingFileError,
+)
 
 ROWS = "age,city,late\n10,rome,1\n20,oslo,0\n,rome,0\n30,rome,1\n40,,1\n40,bern,0\n"
 
@@ -45,6 +52,26 @@ def test_a_transform_comes_before_the_scaling(tmp_path):
     )
     assert found.raw["age"].mean == pytest.approx(28.0)
     assert run.features["age"].transform is None
+
+
+def test_balanced_classes_weigh_by_their_counts(tmp_path):
+    rows = ROWS.replace("20,oslo,0\n", "20,oslo,1\n")  # 4 of 6 are late
+    (tmp_path / "train.csv").write_text(rows)
+    text = GOOD.replace("train.csv", str(tmp_path / "train.csv"))
+    text = text.replace(
+        "  type: dnn\n",
+        "  type: dnn\n  head: {type: binary, class_weights: balanced}\n",
+    )
+    loaded = load_text(tmp_path, text)
+    found = statistics_for(loaded.run, tmp_path / "s.json")
+    assert found.classes == {"late": {"0": 2, "1": 4}}
+    assert statistics_for(loaded.run, tmp_path / "s.json") == found  # as it is saved
+    head = head_call(loaded.run, loaded.run.model.head, found)
+    assert head.named["class_weights"] == {"0": 1.5, "1": 0.75}
+    one = ROWS.replace(",1\n", ",0\n")
+    (tmp_path / "train.csv").write_text(one)
+    with pytest.raises(LabelError, match="label 'late' has 1 class"):
+        statistics_for(loaded.run, tmp_path / "other.json")
 
 
 def test_a_constant_column_is_not_divided_by_zero(tmp_path):

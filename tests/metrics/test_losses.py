@@ -49,6 +49,20 @@ def test_focal_cross_entropy_has_a_finite_gradient_where_an_answer_is_sure():
     assert np.isfinite(found).all()
 
 
+def test_sparse_focal_cross_entropy_is_cross_entropy_times_a_power_of_the_miss():
+    labels, logits = np.array([[0], [2]]), np.array([[1.0, 0.5, 0], [2.0, 0, -1]])
+    plain = losses.sparse_softmax_cross_entropy(labels, logits)
+    found = losses.sparse_focal_cross_entropy(labels, logits, gamma=1.5)
+    np.testing.assert_allclose(found, (1 - np.exp(-plain)) ** 1.5 * plain, rtol=1e-5)
+    np.testing.assert_allclose(
+        losses.sparse_focal_cross_entropy(labels, logits, gamma=0.0), plain, rtol=1e-6
+    )
+    sure = gradient(
+        losses.sparse_focal_cross_entropy, [[0]], [[300.0, 0, 0]], gamma=0.5
+    )
+    assert np.isfinite(sure).all()
+
+
 def test_softmax_cross_entropy_of_one_hot_labels_is_that_of_their_ids():
     logits = [[0.1, 2.0, -1.0], [3.0, 0.0, 0.5]]
     dense = losses.softmax_cross_entropy([[0.0, 1, 0], [0, 0, 1]], logits)

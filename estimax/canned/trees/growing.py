@@ -234,7 +234,7 @@ def objective_of(head: Any, model: str) -> str:
     """
     name = type(head).__name__
     found = _OBJECTIVES.get(name)
-    for option in ("loss_fn", "inverse_link_fn"):
+    for option in ("loss_fn", "inverse_link_fn", "focal_gamma"):
         if getattr(head, option, None) is not None:
             raise SpecError(
                 f"{model}: {name}({option}=…) is not possible: LightGBM trains trees "

@@ -124,6 +124,9 @@ def _reader(
         weights = weights_for(model, head.weight_column, features, logits)
         if weights is None:
             weights = jnp.ones((numbers.shape[0], 1))
+        if isinstance(head, heads.BinaryClassHead | heads.MultiClassHead):
+            own = head.example_class_weights(ready)
+            weights = weights if own is None else weights * own
         if isinstance(head, heads.RegressionHead):
             ready = (ready - head.label_mean) / head.label_std
         # Numbers, labels and weights in one new array: a feature that is an output as

@@ -16,6 +16,8 @@ from estimax.config.schema.section import (
     CodeName,
     Fraction,
     Limits,
+    NonNegativeFloat,
+    PositiveFloat,
     PositiveInt,
     calls,
 )
@@ -37,6 +39,11 @@ class HeadSection:
         needs it.
       classes: Number of classes.
       label_dimension: Numbers to predict for each example.
+      focal_gamma: Multiply the loss of each example by (1 - p)^focal_gamma, with p the
+        probability of its label (focal loss): 2 is usual.
+      class_weights: How much the loss of an example of each class counts, such as
+        {1: 5}; classes that are left out weigh 1. balanced: a class with half as many
+        training examples as the mean of the classes weighs 2.
     """
 
 
@@ -50,6 +57,9 @@ class BinaryHeadConfig(HeadSection):
       loss_fn: Function of `labels` [B, 1] and `logits` [B, 1], and optionally
         `features`, that returns losses [B, 1]; see `ex.heads.losses`. By default
         sigmoid cross entropy.
+      sampling_rate: The share of the examples of class 0 that was kept in the training
+        data. Predictions and metrics are corrected to what they would be on all
+        examples, on which you should evaluate.
       name: Suffix of metrics and summaries, as in `auc/<name>`. `MultiHead` needs it.
       compat: "v1" computes the areas under curves as the heads of tf.compat.v1 did:
         smoothed, and with trapezoids for precision and recall. "v2" is Keras' way.
@@ -63,6 +73,9 @@ class BinaryHeadConfig(HeadSection):
     loss_fn: CodeName | None = None
     name: str | None = None
     compat: Literal["v1", "v2"] = "v2"
+    focal_gamma: PositiveFloat | None = None
+    class_weights: Literal["balanced"] | Mapping[str, NonNegativeFloat] | None = None
+    sampling_rate: Annotated[float, Limits(above=0, at_most=1)] | None = None
 
 
 @calls("estimax.heads.MultiClassHead", _ARGUMENTS)
@@ -86,6 +99,8 @@ class MultiClassHeadConfig(HeadSection):
     loss_reduction: Reduction = "sum_over_batch_size"
     loss_fn: CodeName | None = None
     name: str | None = None
+    focal_gamma: PositiveFloat | None = None
+    class_weights: Literal["balanced"] | Mapping[str, NonNegativeFloat] | None = None
 
 
 @calls("estimax.heads.MultiLabelHead", _ARGUMENTS)
