@@ -159,6 +159,8 @@ class AverageEstimator(Estimator):
             return head.create_estimator_spec(features, mode, average, labels)
 
         super().__init__(model_fn, model_dir, config)
+        is_by_row = all(member._masks_padding for member in members.values())
+        self._masks_padding = is_by_row and defaults.is_by_row(head)
         self._check_folders()
 
     @property

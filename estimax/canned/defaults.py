@@ -7,11 +7,15 @@ argument was meant.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Literal
+
+import jax
+import numpy as np
 
 from estimax import heads, optimizers
 from estimax.core.errors import FeatureError, SpecError, did_you_mean
@@ -226,6 +230,43 @@ def check_head(given: object, model: str) -> None:
             f"{model}: head must be a head such as ex.heads.BinaryClassHead(), got "
             f"{given.__name__ if isinstance(given, type) else repr(given)}."
         )
+
+
+def is_by_row(*parts: Any, activation: object = None) -> bool:
+    """Return whether a model of these parts computes every row by itself.
+
+    It does if heads and columns are those of this package, without functions of the
+    user, and the activation is one of JAX or Flax. Other code might mix rows.
+
+    >>> is_by_row(heads.BinaryClassHead(), None)
+    True
+    >>> is_by_row(heads.BinaryClassHead(), activation=max)
+    False
+    """
+    # Not `functools.partial`, whose arguments may name the axis of the batch.
+    is_known = activation is None or _is_from(activation, "estimax", "jax", "flax")
+    return is_known and all(map(_is_ours, parts))
+
+
+def _is_ours(part: Any) -> bool:
+    if isinstance(part, list | tuple | frozenset):
+        return all(map(_is_ours, part))
+    if isinstance(part, Mapping):
+        return all(map(_is_ours, part.values()))
+    if part is None or isinstance(part, str | bytes | Real | np.ndarray | jax.Array):
+        return True
+    if isinstance(part, heads.SequentialHeadWrapper):
+        return False  # its mask is that of steps
+    if dataclasses.is_dataclass(part) and not isinstance(part, type):
+        fields = [getattr(part, field.name) for field in dataclasses.fields(part)]
+        return _is_from(type(part), "estimax") and all(map(_is_ours, fields))
+    # Another function of JAX, as a `normalizer_fn`, may be one over the axis of rows.
+    is_initializer = str(getattr(part, "__module__", "")).endswith(".initializers")
+    return _is_from(part, "estimax", *["jax"] * is_initializer)
+
+
+def _is_from(part: Any, *packages: str) -> bool:
+    return str(getattr(part, "__module__", "")).split(".")[0] in packages
 
 
 def validate_columns(

@@ -103,6 +103,9 @@ class DNNEstimator(Estimator):
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
         self.not_learning_hint = python_hint(head, optimizer=known)
+        self._masks_padding = defaults.is_by_row(
+            head, columns, activation=activation_fn
+        )
 
 
 class DNNClassifier(DNNEstimator):

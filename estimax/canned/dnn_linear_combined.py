@@ -163,6 +163,9 @@ class DNNLinearCombinedEstimator(Estimator):
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
         self.not_learning_hint = python_hint(head, **known)
+        self._masks_padding = defaults.is_by_row(
+            head, wide, deep, activation=dnn_activation_fn
+        )
 
 
 class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):

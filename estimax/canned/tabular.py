@@ -208,6 +208,7 @@ class TabularEstimator(Estimator):
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
         self.not_learning_hint = python_hint(head, optimizer=known)
+        self._masks_padding = defaults.is_by_row(head, layout)
         # Whether the last checkpoint is as good as any: the learning rate ends at 0.
         self.settles = train_steps is not None
 

@@ -100,6 +100,9 @@ class Estimator:
 
     # What `evaluate` advises, once, if the model is no better than a constant answer.
     not_learning_hint: str | None = None
+    # Whether `evaluate` may pad its last batch: every row is computed by itself, and
+    # the head leaves out rows of padding. Of a user's `model_fn` nobody knows this.
+    _masks_padding = False
     export_savedmodel = Retired(
         "write export_saved_model(export_dir_base, serving_input_receiver_fn)"
     )
@@ -723,6 +726,7 @@ class Estimator:
             session.placement,
             average_decay=self._config.average_decay,
             checks_values=self._config.debug == "nan",
+            has_mask=self._masks_padding and not session.is_eager,
         )
         for sentence in program.advice:
             _log.warning("%s", sentence)

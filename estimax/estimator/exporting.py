@@ -119,7 +119,8 @@ def evaluation_servable(
     return export.Servable(
         function=evaluate,
         weights=variables_to_names(variables),
-        plan=replace(program.plan, calls=calls, forwarded=forwarded),
+        # Whoever calls it sends rows of data only, so it needs no mask.
+        plan=replace(program.plan, calls=calls, forwarded=forwarded, has_mask=False),
         example=example,
         methods={EVAL: export.EVALUATE},
     )

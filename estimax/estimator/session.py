@@ -165,9 +165,12 @@ class Session:
         """Return a context in which a model that is debugged runs without jit."""
         return jax.disable_jit() if self.config.debug is True else nullcontext()
 
-    def batches(self, program: training.Program) -> Iterator[PlacedBatch]:
+    def batches(
+        self, program: training.Program, *, pads: bool = False
+    ) -> Iterator[PlacedBatch]:
         """Return the batches, prepared and put on the devices by a thread."""
-        return self.feed.batches(program.plan, depth=self.config.prefetch_batches)
+        depth = self.config.prefetch_batches
+        return self.feed.batches(program.plan, depth=depth, pads=pads)
 
     def start_state(
         self,
@@ -275,12 +278,14 @@ class Session:
     ) -> tuple[dict[str, Any], dict[str, Any], int]:
         """Return the results as Python numbers, the metrics, and the examples read."""
         context = RunContext(step=loaded.step)
+        given = arguments.hooks_of(hooks)
         results, measured = training.evaluate(
             program,
             loaded.variables,
-            self.batches(program),
+            # A hook may request values of a layer, which have no mask.
+            self.batches(program, pads=not given),
             (
-                *arguments.hooks_of(hooks),
+                *given,
                 *program.spec.evaluation_hooks,
                 OutOfRangeIdsHook(),
             ),

@@ -453,6 +453,10 @@ class BaseHead(Head):
     ) -> jax.Array:
         batch = self._score(labels, logits, features, mode)
         loss = reduce_losses(batch.losses, batch.weights, self.loss_reduction)
+        mask = _padding_mask()
+        if mask is not None and self.loss_reduction != "sum":
+            # The reduction divided by all rows; rows of padding are no examples.
+            loss = loss * (mask.size / jnp.maximum(jnp.sum(mask), 1.0))
         return add_regularization(loss, regularization_losses)
 
     def predictions(
@@ -538,7 +542,7 @@ class BaseHead(Head):
         x = checks.validate_logits(self._title, logits, self.logits_dimension)
         x = self._corrected(x) if mode == ModeKeys.EVAL else x
         ready = labels_for(self.label_rule, labels, x, self.label_dimension)
-        weights = self._weights(features, x)
+        weights = _without_padding(self._weights(features, x), x)
         return self._score_checked(ready, x, features, weights)
 
     def _score_checked(
@@ -584,6 +588,22 @@ class BaseHead(Head):
     ) -> dict[Any, Any]:
         """Return what `Estimator.predict` yields; not what is exported."""
         return predictions
+
+
+def _padding_mask() -> jax.Array | None:
+    """Return the mask of a batch that may have rows of padding, [B], or None."""
+    trace = staging.current()
+    return None if trace is None else trace.mask
+
+
+def _without_padding(weights: jax.Array | None, logits: jax.Array) -> jax.Array | None:
+    """Return the weights, 0 for rows of padding."""
+    mask = _padding_mask()
+    if mask is None:
+        return weights
+    mask = mask.reshape(-1, *(1,) * (logits.ndim - 1))
+    shape = (*logits.shape[:-1], 1) if weights is None else weights.shape
+    return jnp.broadcast_to(mask, shape) if weights is None else weights * mask
 
 
 def add_regularization(loss: jax.Array, regularization_losses: Losses) -> jax.Array:

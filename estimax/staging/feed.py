@@ -95,6 +95,7 @@ class Feed:
         )
         self._ahead: Background[Any] | None = None
         self._cluster: ClusterBatches | None = None
+        self._padded_size = 0
 
     def __enter__(self) -> Feed:
         return self
@@ -138,12 +139,16 @@ class Feed:
         """What makes the input slow, if that is known: a sentence, or ""."""
         return self._batches.advice
 
-    def batches(self, plan: plans.HostPlan, *, depth: int) -> Iterator[PlacedBatch]:
+    def batches(
+        self, plan: plans.HostPlan, *, depth: int, pads: bool = False
+    ) -> Iterator[PlacedBatch]:
         """Yield batches that a thread has prepared and put on the device.
 
-        `depth` is the number of batches that are prepared ahead.
+        `depth` is the number of batches that are prepared ahead. With `pads`, batches
+        with a mask are padded to the size of the first.
         """
-
+        if pads and plan.has_mask and self.first is not None:
+            self._padded_size = plans.batch_size(self.first)
         yield from self._read_ahead(self._put(self._prepare_batches(plan)), depth)
 
     def stacks(
@@ -274,7 +279,11 @@ class Feed:
         """Return the packed batch of a step, on the host and without its position."""
         examples = sum(plans.batch_size(raw) for raw in raws)
         if self._parts == 1:
-            arrays = pack(plan.prepare(raws[0], agree=agree), self._placement)
+            batch = plan.prepare(raws[0], agree=agree)
+            if self._padded_size:
+                # A batch of another size would compile another program.
+                batch = plans.pad_rows(batch, self._padded_size)
+            arrays = pack(batch, self._placement)
             return PlacedBatch(arrays, examples, None, plan.forward(raws[0]))
         arrays = pack(plan.prepare_parts(raws, agree), self._placement)
         return PlacedBatch(arrays, examples, None)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -50,6 +51,8 @@ class PreparedBatch(NamedTuple):
       inverse: For each row group and call, the place of every id in `unique`. Calls
         whose places are in `reads` are left out.
       reads: For each stack, its reads of one id per example; see `StackReads`.
+      mask: float32 [B], 1 for an example and 0 for a row of padding; see `pad_rows`.
+        None in programs that take no padding.
     """
 
     raw: dict[str, Any]
@@ -57,6 +60,7 @@ class PreparedBatch(NamedTuple):
     unique: dict[str, Any] = {}  # noqa: RUF012 - never changed
     inverse: dict[str, dict[str, Any]] = {}  # noqa: RUF012
     reads: dict[str, StackReads] = {}  # noqa: RUF012
+    mask: Any = None
 
 
 class AccumulatedBatch(NamedTuple):
@@ -106,6 +110,7 @@ class HostPlan:
     # Groups whose distinct ids the step reads by themselves, as no stack has them or
     # not for all of their tables.
     alone: frozenset[str] = frozenset()
+    has_mask: bool = False  # whether the step takes a `mask`
 
     def prepare(
         self, batch: RawBatch, count: int = 1, agree: Agree | None = None
@@ -215,7 +220,23 @@ class HostPlan:
                 if not self.is_eager or fits_device(value)
             },
             staged={call.name: call.run(batch) for call in self.calls},
+            mask=np.ones(batch_size(batch), np.float32) if self.has_mask else None,
         )
+
+
+def pad_rows(batch: PreparedBatch, size: int) -> PreparedBatch:
+    """Repeat the last row until a batch with a mask has `size` rows.
+
+    Copies of a real row, because zeros could make a NaN that weight 0 does not remove.
+    """
+    count = len(batch.mask)
+    arrays = jax.tree.leaves(batch)
+    if not 0 < count < size or any(np.shape(a)[:1] != (count,) for a in arrays):
+        return batch
+    rows = np.minimum(np.arange(size), count - 1)
+    padded: PreparedBatch = jax.tree.map(lambda array: array[rows], batch)
+    padded.mask[count:] = 0.0
+    return padded
 
 
 def flatten(features: Any, labels: Any) -> dict[Origin, Raw]:

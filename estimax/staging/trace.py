@@ -221,6 +221,8 @@ class Trace:
         # native kernels may be used, which know one device only.
         self.readers: Mapping[str, Callable[[Any, Any], Any]] = {}
         self.uses_kernels = True
+        # Float32 [B], 0 for rows of padding, which heads leave out; None without any.
+        self.mask: Any = None
         self._result_of = result_of
         self._results: dict[str, Any] = {}
         self._origins: dict[int, tuple[Any, Origin]] = {}

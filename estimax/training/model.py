@@ -197,6 +197,7 @@ def _trace(
 ) -> staging.Trace:
     trace = staging.Trace(model.mode, lambda call: arrays.staged[call.name])
     trace.calls = {(c.transform, c.inputs): c for c in structure.calls}
+    trace.mask = arrays.mask
     if not placement.is_one_device:
         # XLA cannot partition a call of native code over the devices of a mesh.
         trace.uses_kernels = False

@@ -117,6 +117,7 @@ def compile(
     *,
     average_decay: float | None = None,
     checks_values: bool = False,
+    has_mask: bool = False,
 ) -> Program:
     """Build the functions of the mode in which a model was recorded.
 
@@ -126,6 +127,8 @@ def compile(
       average_decay: In training, the decay of moving averages; None keeps none.
       checks_values: In training, whether `step` raises on values that are not finite.
         `loop` does not, so run single steps.
+      has_mask: In evaluation, whether the heads of the model leave out rows of padding,
+        and the model computes every row by itself.
     """
     placement = _place_tables(recording, placement or Placement())
     program = Program(
@@ -138,7 +141,7 @@ def compile(
     if recording.model.mode == ModeKeys.TRAIN:
         return _for_training(program, average_decay, checks_values)
     if recording.model.mode == ModeKeys.EVAL:
-        return _for_evaluation(program)
+        return _for_evaluation(program, has_mask)
     step = _unpacking(steps.make_predict_step(recording, placement))
     return replace(program, step=placement.compile(step))
 
@@ -193,11 +196,12 @@ def _for_training(
     )
 
 
-def _for_evaluation(program: Program) -> Program:
+def _for_evaluation(program: Program, has_mask: bool) -> Program:
     recording, placement = program.recording, program.placement
     step = _unpacking(steps.make_eval_step(recording, placement))
     return replace(
         program,
+        plan=replace(program.plan, has_mask=has_mask),
         step=placement.compile(step),
         # The sums so far are donated; an AUC with many thresholds is not copied.
         merge=placement.compile(metric.merge, donate_argnums=0),

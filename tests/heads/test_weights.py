@@ -1,10 +1,11 @@
 from types import SimpleNamespace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from estimax import heads
+from estimax import heads, staging
 from estimax.core.errors import FeatureError
 from estimax.core.strings import Strings
 
@@ -57,3 +58,41 @@ def test_text_is_no_weight(text):
 def test_a_weight_column_of_another_type_is_refused_at_once():
     with pytest.raises(TypeError, match="weight_column must be the key"):
         heads.BinaryClassHead(weight_column=3)
+
+
+def test_rows_of_padding_have_no_part_in_loss_and_metrics():
+    head = heads.MultiHead(
+        [
+            heads.BinaryClassHead("w", [0.3], loss_reduction="sum", name="a"),
+            heads.MultiClassHead(3, name="b"),
+            heads.RegressionHead(2, weight_column="pair", name="c"),
+            heads.MultiLabelHead(2, name="d"),
+            heads.PoissonRegressionHead(name="e"),
+        ]
+    )
+    labels = {
+        "a": jnp.array([1, 0, 1]),
+        "b": jnp.array([2, 0, 1]),
+        "c": jnp.array([[1.0, 2.0], [3.0, 4.0], [0.0, 1.0]]),
+        "d": jnp.array([[1, 0], [0, 0], [1, 1]]),
+        "e": jnp.array([1.0, 4.0, 2.0]),
+    }
+    features = {"w": jnp.array([1.0, 3.0, 0.5]), "pair": labels["c"] + 1.0}
+    logits = jnp.sin(jnp.arange(3.0 * head.logits_dimension)).reshape(3, -1)
+
+    def measure(mask, *batch):
+        trace = staging.Trace("eval", lambda call: None)
+        trace.mask = mask
+        with staging.tracing(trace):
+            features, logits, labels = batch
+            spec = head.create_estimator_spec(features, "eval", logits, labels)
+        computed = {n: m.compute() for n, m in spec.eval_metric_ops.items()}
+        return spec.loss, computed, spec.eval_metric_ops
+
+    batch = features, logits, labels
+    expected = jax.jit(measure)(None, *batch)
+    padded = jax.tree.map(lambda array: array[jnp.array([0, 1, 2, 2, 2])], batch)
+    found = jax.jit(measure)(jnp.array([1.0, 1.0, 1.0, 0.0, 0.0]), *padded)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, 1e-6, 1e-6), found, expected
+    )

@@ -99,6 +99,7 @@ class TreesEstimator(Estimator):
             seed=self._config.tf_random_seed or 0,
         )
         self.not_learning_hint = python_hint(head)
+        self._masks_padding = defaults.is_by_row(head, self._table)
 
     # ------------------------------------------------------------------------ training
     def train(
