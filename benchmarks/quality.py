@@ -107,7 +107,7 @@ def measure(
             more: Line = {}
             if model == "both":
                 more = {"cpu_seconds": round(found.cpu_seconds, 1)}
-                more["verdict"] = found.remarks
+                more |= {"verdict": found.remarks, "curve": found.curve}
             keep(model, seed, found.answers[model], **more)
 
 

@@ -178,11 +178,18 @@ class Inferred:
             "epochs": None,  # until train.max_steps
         }
 
+    @property
+    def read_features(self) -> tuple[InferredFeature, ...]:
+        """The features that the model reads."""
+        if self.models:
+            return self.features
+        return tuple(f for f in self.features if not f.is_extra)
+
     def model(self) -> dict[str, Any]:
         """Return the section `model`."""
         if self.models:
             return model_section(self.models, self.features, self.task.head)
-        return model_of(self.features, self.task.head, self.train_rows)
+        return model_of(self.read_features, self.task.head, self.train_rows)
 
     def sections(self) -> dict[str, Any]:
         """Return the sections that a run file may leave out."""
@@ -190,7 +197,7 @@ class Inferred:
         return {
             "run": {"save_checkpoints": saving, "compare": True},
             "data": self.data(),
-            "features": {f.name: dict(f.section) for f in self.features},
+            "features": {f.name: dict(f.section) for f in self.read_features},
             "model": self.model(),
             "optimizers": optimizers_of(self.model(), self.train_rows),
             "train": {"max_steps": self.steps},

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from estimax.config.profile import ColumnProfile
@@ -49,6 +49,8 @@ class InferredFeature:
     deep: Literal["numeric", "indicator", "embedding"] | None = None
     is_wide: bool = False
     words: int = 0
+    # Another reading of a column, for models that learn which of the two helps.
+    is_extra: bool = False
 
 
 def useless(column: ColumnProfile) -> str | None:
@@ -103,7 +105,12 @@ def _number_features(column: ColumnProfile, taken: set[str]) -> list[InferredFea
         remark += _missing(column)
         words = InferredFeature(name, listed, remark, "indicator", True)
         # A missing whole number has no value that a numeric feature could fill.
-        return [words] if column.missing else [words, _number_too(column, taken)]
+        if column.missing:
+            return [words]
+        # A deep part would extend the number beyond its range: flights of November by
+        # those of January to October had a loss of 0.528 with it, 0.515 without. Codes
+        # of the network and cuts of trees end at the range.
+        return [words, replace(_number_too(column, taken), is_extra=True)]
     section: dict[str, Any] = {"type": "numeric", **key}
     if column.text_style is not None:
         section["text"] = column.text_style
@@ -119,12 +126,20 @@ def _number_features(column: ColumnProfile, taken: set[str]) -> list[InferredFea
     section["normalize"] = "zscore"
     if column.distinct == 2 or not column.quantiles:
         return [InferredFeature(name, section, remark, "numeric", True)]
+    number = InferredFeature(name, section, remark, "numeric")
+    return [number, *_cuts(name, column, taken)]
+
+
+def _cuts(
+    number: str, column: ColumnProfile, taken: set[str]
+) -> tuple[InferredFeature, ...]:
+    """Return the number, a feature of this name, cut at its deciles."""
+    if not column.quantiles:
+        return ()
     edges = [_short(edge) for edge in column.quantiles]
-    cut = {"type": "bucketized", "source": name, "boundaries": edges}
-    return [
-        InferredFeature(name, section, remark, "numeric"),
-        InferredFeature(_name(f"{name}_buckets", taken), cut, "deciles", None, True),
-    ]
+    cut = {"type": "bucketized", "source": number, "boundaries": edges}
+    name = _name(f"{number}_buckets", taken)
+    return (InferredFeature(name, cut, "deciles", None, True),)
 
 
 def _presence_feature(
@@ -208,11 +223,13 @@ def _thing_features(
     else:
         size = 2 ** math.ceil(math.log2(2 * column.distinct))
         section = {"type": "hashed", **key, "buckets": size, "dtype": "int64"}
-    found = [InferredFeature(name, section, remark, "embedding", True, column.distinct)]
-    if not _THING_NAME.search(column.name) and not column.missing:
-        # The name does not say so: minutes of a day are even, too.
-        found.append(_number_too(column, taken))
-    return found
+    ids = InferredFeature(name, section, remark, "embedding", True, column.distinct)
+    if _THING_NAME.search(column.name) or column.missing:
+        return [ids]
+    # The name does not say so: days of a month are even, too, and a weight for each
+    # of them is learned by heart.
+    number = _number_too(column, taken)
+    return [replace(ids, is_extra=True), number, *_cuts(number.name, column, taken)]
 
 
 def _number_too(column: ColumnProfile, taken: set[str]) -> InferredFeature:

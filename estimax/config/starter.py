@@ -138,7 +138,7 @@ def _features(inferred: Inferred) -> str:
         for column, reason in inferred.skipped:
             lines += _comment(f"- {_plain(column)}: {_plain(reason)}", indent="#   ")
     lines += ["features:"]
-    for feature in inferred.features:
+    for feature in inferred.read_features:
         lines += _feature(feature)
     return "\n".join([*lines, ""])
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from estimax.config.schema.model import TREES, AverageModelConfig
 from estimax.config.schema.run import Run
 
 _ALMOST_ONE = 1 - 1e-6
@@ -121,9 +122,8 @@ def verdict_of(
                 "red",
             )
         )
-    curves = _loss_curves(run)
-    if curves is not None:
-        found += _of_curves(*curves, _against_overfitting(run))
+    for name, (trained, evaluated) in loss_curves(run).items():
+        found += _of_curves(trained, evaluated, _against_overfitting(run, name))
     return found + _of_others(metrics, others or {})
 
 
@@ -169,31 +169,45 @@ def is_worse_than(metrics: Mapping[str, Any], baseline: Mapping[str, float]) -> 
 Curve = Sequence[tuple[int, float]]
 
 
-def _loss_curves(run: Run) -> tuple[Curve, Curve] | None:
-    """Return the losses of the training and of the first evaluation, by step."""
+def loss_curves(run: Run) -> dict[str, tuple[Curve, Curve]]:
+    """Return the losses of the training and of the first evaluation, by step.
+
+    An average has those of each member by its name, without trees, which stop by
+    themselves; any other model has one entry, named "".
+    """
     from estimax.config.build import evaluation_name
-    from estimax.hooks.summary import read_scalars
 
     if run.eval is None:
-        return None
+        return {}
     folder = Path(run.run.model_dir)
-    name = evaluation_name(run)
-    evaluated = read_scalars(folder / (f"eval_{name}" if name else "eval"))
+    if isinstance(run.model, AverageModelConfig):
+        networks = (n for n, m in run.model.models.items() if not isinstance(m, TREES))
+        return {name: _curves_in(folder / "members" / name, None) for name in networks}
+    return {"": _curves_in(folder, evaluation_name(run))}
+
+
+def _curves_in(folder: Path, evaluation: str | None) -> tuple[Curve, Curve]:
+    from estimax.hooks.summary import read_scalars
+
+    evaluated = read_scalars(folder / (f"eval_{evaluation}" if evaluation else "eval"))
     losses = evaluated.get("average_loss") or evaluated.get("loss") or []
     trained = read_scalars(folder).get("loss") or []
     return sorted(dict(trained).items()), sorted(dict(losses).items())
 
 
-def _against_overfitting(run: Run) -> str:
+def _against_overfitting(run: Run, member: str = "") -> str:
     """Return what to change, as keys of the run file."""
-    part: Any = getattr(run.model, "dnn", None)
+    members: Any = getattr(run.model, "models", {})
+    model: Any = members[member] if member else run.model
+    key = f"model.models.{member}.dnn" if member else "model.dnn"
+    part: Any = getattr(model, "dnn", None)
     if not hasattr(part, "dropout"):
         return "a smaller model or more rows would move it"
     dropout = part.dropout
     now = f" (now {dropout:g})" if isinstance(dropout, float) else ""
     return (
-        f"a higher model.dnn.dropout{now}, a smaller model.dnn.hidden_units or more "
-        "rows would move it"
+        f"a higher {key}.dropout{now}, a smaller {key}.hidden_units or more rows would "
+        "move it"
     )
 
 

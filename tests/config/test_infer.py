@@ -198,7 +198,9 @@ def test_numbers_that_name_things_are_categories(tmp_path):
     (only,) = features_of(store, set())
     assert only.section == {"type": "identity", "buckets": 32, "default": 31}
     both = features_of(minute, set())
-    assert [one.name for one in both] == ["minute", "minute_number"]
+    names = ["minute", "minute_number", "minute_number_buckets"]
+    assert [one.name for one in both] == names
+    assert [one.is_extra for one in both] == [True, False, False]
 
 
 def test_small_counts_are_words_and_numbers(tmp_path):
@@ -206,6 +208,16 @@ def test_small_counts_are_words_and_numbers(tmp_path):
     assert found["rooms"]["type"] == "vocabulary"
     assert found["rooms_number"] == {
         "type": "numeric", "column": "rooms", "normalize": "zscore"}  # fmt: skip
+
+
+def test_a_wide_and_deep_model_reads_small_counts_as_words_only(tmp_path):
+    found = inferred(tmp_path, rooms=lambda row: row % 9, y=coin)
+    sections = found.sections()
+    assert "rooms_number" not in sections["features"]
+    assert "rooms_number" not in sections["model"]["dnn"]["features"]["numeric"]
+    assert "rooms" in sections["model"]["dnn"]["features"]["indicator"]
+    both = found.with_models(("trees", "network")).sections()
+    assert {"rooms", "rooms_number"} <= both["features"].keys()
 
 
 def test_numbers_that_are_text_are_read(tmp_path):
