@@ -2,13 +2,32 @@
 
 import pytest
 
+from estimax.config.load import load
 from estimax.config.verdict import (
     _of_curves,
     _of_others,
     is_worse_than,
     label_units,
     perfect_metric,
+    verdict_of,
 )
+from estimax.hooks.summary import SummaryWriter
+from tests.config import run_files
+
+AVERAGE = """\
+schema: estimax/run/v1
+name: average
+run: {model_dir: runs/average}
+data:
+  label: late
+  sources: {train: {format: csv, files: train.csv, batch_size: 8}}
+features:
+  age: {type: numeric}
+model:
+  type: average
+  models: {trees: {type: boosted_trees}, network: {type: tabular}}
+eval: {source: train}
+"""
 
 
 @pytest.mark.parametrize(
@@ -63,6 +82,19 @@ def test_overfitting_is_shown_by_both_curves():
     )
     assert "while that of the training fell from 0.4 to 0.2" in remark.text
     assert "a smaller model would move it" in remark.text
+
+
+def test_the_verdict_on_an_average_is_that_on_its_network(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.csv").write_text("age,late\n20,1\n")
+    run = load(run_files.write(tmp_path, AVERAGE)).run
+    assert verdict_of(run, {}, {}) == []
+    with SummaryWriter(tmp_path / "runs/average/members/network/eval") as writer:
+        for step, loss in ((10, 0.9), (20, 0.5), (30, 0.7)):
+            writer.scalar("average_loss", loss, step)
+    (remark,) = verdict_of(run, {}, {})
+    assert remark.title == "overfitting"
+    assert "a higher model.models.network.dnn.dropout" in remark.text
 
 
 def test_a_model_worse_than_a_constant_is_told():
