@@ -26,7 +26,7 @@ import numpy as np
 from flax import linen as nn
 
 from estimax import feature_columns as fc
-from estimax import heads, optimizers
+from estimax import heads, optimizers, staging
 from estimax.canned import defaults
 from estimax.canned.hints import python_hint
 from estimax.canned.member_predictions import average_logits
@@ -280,7 +280,9 @@ def _first_layer(
 
 def _is_missing(column: Any, features: Any) -> jax.Array:
     ids = column.ids(features, "error").ids
-    return jnp.all(ids < 0, axis=1, keepdims=True).astype(jnp.float32)
+    flag = jnp.all(ids < 0, axis=1, keepdims=True).astype(jnp.float32)
+    known: jax.Array = staging.as_model_input(flag, features, [column], [1])
+    return known
 
 
 def _codes(features: Any, columns: Sequence[Any], units: int) -> jax.Array:
@@ -300,6 +302,7 @@ def _codes(features: Any, columns: Sequence[Any], units: int) -> jax.Array:
     share = jnp.clip((numbers[..., None] - low) / width, 0.0, 1.0) * mask
     share = jnp.where(missing, 0.0, share)
     codes = jnp.concatenate([share, missing.astype(jnp.float32)], axis=-1)
+    codes = staging.as_model_input(codes, features, columns, [1] * len(columns))
     net: jax.Array = SmallLayers(units, name="codes")(codes)
     return net
 

@@ -566,6 +566,55 @@ class Estimator:
         program = self._program(session, example, self._form_of(checkpoint_path))
         return program, example, parse
 
+    def explainer(
+        self,
+        features: Mapping[str, Any],
+        *,
+        explained: training.Explained | None = None,
+        checkpoint_path: str | os.PathLike[str] | None = None,
+    ) -> Callable[[Mapping[str, Any]], dict[str, NDArray[Any]]]:
+        """Return a function of features that computes the part of each in the output.
+
+        `ex.inspection.integrated_gradients` calls it for all rows of an input.
+
+        Args:
+          features: The features of some rows, which give the dtypes and shapes.
+          explained: Which output is explained, and how exactly; None is
+            `training.Explained()`.
+          checkpoint_path: The checkpoint to explain; None is the latest one.
+
+        Returns:
+          A function of features, compiled for each number of rows. It returns arrays
+          with a number for each row: `contributions/<feature>`, `baseline`, `output`
+          and `residual`, and `class_id` for a model with several classes.
+
+        Raises:
+          MissingFileError: There is no checkpoint.
+          SpecError: The output depends on a feature other than through the layers of
+            feature columns.
+        """
+        explained = explained or training.Explained()
+        self._loader.check_trained(checkpoint_path)
+        example = plans.flatten(features, None)
+        session = Session(self._config, ModeKeys.PREDICT, is_eager=False)
+        program = self._program(session, example, self._form_of(checkpoint_path))
+        loaded = self._loader.load(program, example, checkpoint_path, Placement())
+        if explained not in program.exported:
+            made = training.make_explainer(
+                program, program.plan.prepare(example), explained
+            )
+            program.exported[explained] = jax.jit(made.explain)
+        explain = program.exported[explained]
+
+        def explain_rows(rows: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+            prepared = program.plan.prepare(plans.flatten(rows, None))
+            found: dict[str, NDArray[Any]] = device_dtypes.materialize(
+                explain(loaded.variables, prepared)
+            )
+            return found
+
+        return explain_rows
+
     def describe_training(
         self, input_fn: InputFn
     ) -> tuple[Mapping[str, training.VariableUpdate], TrainState]:

@@ -106,7 +106,10 @@ class DenseFeatures(nn.Module):
             blocks |= own
             widths += [block.shape[1] for block in own.values()]
         check_batches(blocks, "DenseFeatures")
-        joined = variables.side_by_side(list(blocks.values()))
+        joined: jax.Array = staging.as_model_input(
+            variables.side_by_side(list(blocks.values())),
+            *(features, self.feature_columns, widths),
+        )
         if cols_to_output_tensors is not None:
             split = jnp.split(joined, list(itertools.accumulate(widths))[:-1], axis=1)
             named = zip(self.feature_columns, split, strict=True)
@@ -209,7 +212,12 @@ class LinearModel(nn.Module):
     def __call__(self, features: Features) -> jax.Array:
         """Compute the logits."""
         check_features(features, self.feature_columns, "LinearModel")
-        terms = {c.name: self._term(c, features) for c in self.feature_columns}
+        terms = {
+            c.name: staging.as_model_input(
+                self._term(c, features), features, [c], [self.units]
+            )
+            for c in self.feature_columns
+        }
         check_batches(terms, "LinearModel")
         bias = zeros(self, "bias_weights", (self.units,), trainable=self.trainable)
         total: jax.Array = sum(terms.values()) + bias
@@ -335,7 +343,11 @@ class SequenceFeatures(nn.Module):
         lengths = staging.stage(transforms.SequenceLengths(parts), features)
         blocks = {c.name: c.steps(self, features, self.trainable) for c in columns}
         check_batches(blocks, "SequenceFeatures")
-        return jnp.concatenate(list(blocks.values()), axis=-1), lengths
+        joined: jax.Array = staging.as_model_input(
+            jnp.concatenate(list(blocks.values()), axis=-1),
+            *(features, columns, [block.shape[2] for block in blocks.values()], 2),
+        )
+        return joined, lengths
 
 
 def sequence_input_layer(

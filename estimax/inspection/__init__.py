@@ -1,5 +1,6 @@
 """Tools to inspect a model: its variables, its features, and the first NaN of a run."""
 
+from estimax.inspection.explanations import Explanations, integrated_gradients
 from estimax.inspection.importance import (
     FeatureImportance,
     Importances,
@@ -14,6 +15,7 @@ from estimax.inspection.variables import (
 from estimax.training import Finding, NonFinite
 
 __all__ = [
+    "Explanations",
     "FeatureImportance",
     "Finding",
     "Importances",
@@ -21,6 +23,7 @@ __all__ = [
     "VariableInfo",
     "VariableTable",
     "find_nonfinite",
+    "integrated_gradients",
     "permutation_importance",
     "value",
     "variable_table",

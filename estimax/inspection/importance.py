@@ -278,10 +278,11 @@ class _Part(NamedTuple):
         if len(index) == len(self.numbers):
             return self
         labels = _take_labels(self.labels, index)
-        return _Part(self.numbers[index], _take_rows(self.features, index), labels)
+        return _Part(self.numbers[index], take_rows(self.features, index), labels)
 
 
-def _take_rows(values: Mapping[str, Any], index: NDArray[np.int64]) -> dict[str, Any]:
+def take_rows(values: Mapping[str, Any], index: NDArray[np.int64]) -> dict[str, Any]:
+    """Return the rows of features at an index."""
     return {name: columns.take_rows(value, index) for name, value in values.items()}
 
 
@@ -293,7 +294,7 @@ def _take_labels(labels: Any, index: NDArray[np.int64]) -> Any:
     if labels is None:  # as for k-means
         return None
     if isinstance(labels, Mapping):
-        return _take_rows(labels, index)
+        return take_rows(labels, index)
     return columns.take_rows(labels, index)
 
 

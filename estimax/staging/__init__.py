@@ -5,6 +5,7 @@ Read `trace.py` first: `stage` records a transform while the model is traced. A
 thread.
 """
 
+from estimax.staging.model_inputs import ModelInput, ModelInputs, as_model_input
 from estimax.staging.trace import (
     OUT_OF_RANGE,
     TRAINED_COLLECTIONS,
@@ -36,11 +37,14 @@ __all__ = [
     "HostTransform",
     "LoggedValue",
     "Lookup",
+    "ModelInput",
+    "ModelInputs",
     "Origin",
     "Raw",
     "StackedRows",
     "TableRows",
     "Trace",
+    "as_model_input",
     "can_stage",
     "current",
     "declare_default",

@@ -213,6 +213,8 @@ class Trace:
         # Set by `training/model.py`; see `apply` there.
         self.row_zeros: Mapping[str, Sequence[jax.Array]] = {}
         self.cuts_lookups = False
+        # Set while a model is explained: a `ModelInputs` of `model_inputs.py`.
+        self.inputs: Any = None
         # Pairs of a table and a call that `variables.side_by_side` reads in training.
         self.joined: set[tuple[str, str]] = set()
         # Filled by `feature_columns/embed_layers.py`: large tables of `nn.Embed`.

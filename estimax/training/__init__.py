@@ -7,6 +7,7 @@ Read `programs.py`, then `loop.py`, then `steps.py`.
 """
 
 from estimax.training.evaluation import evaluate
+from estimax.training.explaining import Explained, Explainer, make_explainer
 from estimax.training.loop import run
 from estimax.training.model import Variables, structure_of
 from estimax.training.nonfinite import Finding, NonFinite
@@ -17,6 +18,8 @@ from estimax.training.steps import variables_of
 from estimax.training.updates import UpdateKind, VariableUpdate
 
 __all__ = [
+    "Explained",
+    "Explainer",
     "Finding",
     "NonFinite",
     "Program",
@@ -26,6 +29,7 @@ __all__ = [
     "Variables",
     "compile",
     "evaluate",
+    "make_explainer",
     "predict",
     "record",
     "run",

@@ -141,16 +141,20 @@ def apply(
     rows: Mapping[str, staging.TableRows] | None = None,
     row_zeros: Mapping[str, Sequence[jax.Array]] | None = None,
     cuts_lookups: bool = False,
+    inputs: staging.ModelInputs | None = None,
 ) -> Applied:
     """Run the `model_fn` on a prepared batch with given variables.
 
     `rows` are the gathered rows of tables. `row_zeros` holds arrays of zeros that are
     added to the rows of each lookup in other tables, so that the gradient can be taken
     with respect to them. With `cuts_lookups`, no gradient flows through lookups.
+    `inputs` records the numbers through which features enter the model, or replaces
+    them.
     """
     trace = _trace(model, arrays, structure, placement or Placement())
     trace.rows, trace.row_zeros = rows or {}, row_zeros or {}
     trace.cuts_lookups = cuts_lookups
+    trace.inputs = inputs
     return apply_in_trace(model, trace, variables, arrays, structure, key)
 
 

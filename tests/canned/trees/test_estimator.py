@@ -165,6 +165,11 @@ def test_importances_are_by_feature(trained):
         trained.experimental_feature_importances(kind="weight")
 
 
+def test_integrated_gradients_are_refused(trained):
+    with pytest.raises(SpecError, match="Trees have no gradients"):
+        ex.inspection.integrated_gradients(trained, once)
+
+
 def test_a_missing_number_stays_missing_behind_a_scaling():
     scaled = fc.numeric_column("age", normalizer_fn=ex.transforms.Scaling(40.0, 10.0))
     model = ex.BoostedTreesClassifier([scaled], n_trees=3, config=config())
