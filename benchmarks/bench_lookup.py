@@ -36,9 +36,7 @@ def main() -> None:
             way,
             "lookup_estimax.py",
             f"{way}:{setup.to_json()}",
-            steps=min(options.steps, 100)
-            if way in ("indexing", "embed whole")
-            else None,
+            steps=min(options.steps, 100) if way == "embed whole" else None,
         )
         for way in WAYS
     ]

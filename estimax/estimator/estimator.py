@@ -768,7 +768,7 @@ class Estimator:
             mode,
             compute_dtype=None if precision == "float32" else precision,
             eager=session.is_eager,
-            embeds_by_row=session.placement.is_one_device,
+            reads_by_row=session.placement.is_one_device,
         )
         program = training.compile(
             recording,

@@ -105,7 +105,7 @@ def _index_ids(ids: Any, size: int) -> jax.Array:
         key = origin.part if origin.key is None else str(origin.key)
         staged: jax.Array = staging.stage(IndexIds(key, size), {key: ids})
         return staged
-    if trace is not None and _is_in_range(trace.call_of(ids), size):
+    if trace is not None and is_in_range(trace.call_of(ids), size):
         words: jax.Array = ids  # the same object: the host knows its distinct ids
         return words
     ids = jnp.asarray(ids).astype(jnp.int32)
@@ -113,7 +113,7 @@ def _index_ids(ids: Any, size: int) -> jax.Array:
     return jnp.where((ids >= 0) & (ids < size), ids, -1)
 
 
-def _is_in_range(call: staging.HostCall | None, size: int) -> bool:
+def is_in_range(call: staging.HostCall | None, size: int) -> bool:
     """Return whether a call finds words, all of them at an index in [0, size)."""
     if call is None or not isinstance(call.transform, Vocabulary):
         return False

@@ -29,6 +29,7 @@ from estimax.parallel import Placement
 from estimax.staging import host_plan as plans
 from estimax.staging.trace import HostOnly, Lookup, Origin
 from estimax.staging.variables import ModelModule, computing_in
+from estimax.training.indexed_tables import read_rows
 
 PARAMS, TABLES, GLOBAL_STEP = "params", "tables", "global_step"
 
@@ -47,6 +48,7 @@ class ModelFunction:
       row_variables: Params of the model that are tables, updated by row; see
         `table_detection.py`.
       embeds: Those of them that layers of Flax's `nn.Embed` read.
+      indexed: Those of them that the model indexes; see `indexed_tables.py`.
     """
 
     function: Callable[[Any, Any], EstimatorSpec]
@@ -55,6 +57,7 @@ class ModelFunction:
     eager: bool = False
     row_variables: frozenset[str] = frozenset()
     embeds: frozenset[str] = frozenset()
+    indexed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -170,9 +173,13 @@ def apply_in_trace(
     step = variables.step
     trace.step = jnp.zeros((), jnp.int32) if step is None else step
     features, labels = _view(model, trace, structure, arrays)
-    with _running(model, trace):
+
+    def run(indexed: Mapping[str, Any]) -> tuple[EstimatorSpec, Any]:
+        params = {n: indexed.get(n, v) for n, v in variables.params.items()}
+        tables = {n: indexed.get(n, v) for n, v in variables.tables.items()}
+        given = replace(variables, params=params, tables=tables)
         spec, changed = ModelModule(model.function).apply(
-            variables_to_flax(variables, model.row_variables),
+            variables_to_flax(given, model.row_variables),
             features,
             labels,
             rngs=None if key is None else {"dropout": key},
@@ -180,7 +187,15 @@ def apply_in_trace(
         )
         # Within the trace: forwarded features are known by the identity of their
         # arrays, which the trace holds.
-        spec = _convert_outputs(model, spec)
+        return _convert_outputs(model, spec), changed
+
+    with _running(model, trace):
+        if model.indexed:
+            named = variables.params | variables.tables
+            indexed = {name: named[name] for name in model.indexed}
+            spec, changed = read_rows(run, trace, indexed)
+        else:
+            spec, changed = run({})
     return Applied(spec, dict(changed), trace.logged, tuple(trace.lookups))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -215,7 +215,10 @@ def _layer_outputs(
             outputs.extend((name, leaf) for leaf in jax.tree.leaves(result))
         return result
 
-    # Without jit, so that `note` sees arrays with values and not tracers.
+    # Without jit, so that `note` sees arrays with values and not tracers. For the same
+    # reason tables are indexed as the model says, which gives the same numbers.
+    as_written = replace(updates.model, indexed=frozenset())
+    updates = replace(updates, model=as_written)
     with nn.intercept_methods(note):
         applied = gradients.apply_in_training(updates, state, batch, place)
     return outputs, applied.spec.loss

@@ -9,7 +9,7 @@ features the device needs, which variables there are and which of them are table
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from estimax.optimizers.rows import keeps_other_rows
 from estimax.staging import host_plan as plans
 from estimax.staging.trace import Lookup, Origin
 from estimax.training import max_pooling
+from estimax.training.indexed_tables import inner_jaxprs
 from estimax.training.model import (
     BatchStructure,
     ModelFunction,
@@ -35,7 +36,7 @@ from estimax.training.model import (
     init,
     logged_arrays,
 )
-from estimax.training.table_detection import WholeReads, detect_tables, inner_jaxprs
+from estimax.training.table_detection import WholeReads, detect_tables
 from estimax.training.tensorboard_graph import graph_def, names_of_constants
 
 
@@ -65,33 +66,36 @@ def record(
     *,
     compute_dtype: str | None = None,
     eager: bool = False,
-    embeds_by_row: bool = True,
+    reads_by_row: bool = True,
 ) -> Recording:
     """Trace a model on a raw batch; host transforms run to find their shapes.
 
     A first trace initializes the variables. What the model reads is then found by
-    running it, because a module may skip work while it is initialized. Large tables of
-    Flax's `nn.Embed` are read by row if `embeds_by_row` is True and the results stay
-    the same; the other arguments are the fields of `ModelFunction`.
+    running it, because a module may skip work while it is initialized. Large tables
+    that the model indexes, or Flax's `nn.Embed`, are read by row if `reads_by_row` is
+    True and the results stay the same; the other arguments are the fields of
+    `ModelFunction`.
     """
     model = ModelFunction(function, mode, compute_dtype, eager)
     traced = _trace_model(model, batch)
     recording = _record(model, batch, traced)
-    embeds = frozenset[str]()
-    if mode == ModeKeys.TRAIN and embeds_by_row and not eager:
-        embeds = _embeds_to_read_by_row(recording, traced.trace.embeds)
-    while embeds:
-        by_row = replace(model, embeds=embeds)
+    if mode != ModeKeys.TRAIN or not reads_by_row or eager:
+        return recording
+    of_layers = traced.trace.embeds
+    names = _names_to_read_by_row(recording, of_layers | recording.reads.indexed)
+    while names:
+        by_row = replace(model, embeds=names & of_layers, indexed=names - of_layers)
         changed = _record(by_row, batch, _trace_model(by_row, batch))
-        if embeds <= changed.model.row_variables:
+        if names <= changed.model.row_variables:
             return changed
-        # The others are also read otherwise, as by `attend`, and are left to Flax.
-        embeds &= changed.model.row_variables
+        # The others are also read otherwise, as by `attend` or in a penalty, and stay
+        # as they are.
+        names &= changed.model.row_variables
     return recording
 
 
-def _embeds_to_read_by_row(recording: Recording, found: set[str]) -> frozenset[str]:
-    """Return the tables of `nn.Embed` whose other rows an update leaves as they are."""
+def _names_to_read_by_row(recording: Recording, found: Set[str]) -> frozenset[str]:
+    """Return the tables whose other rows an update leaves as they are."""
     if not found:
         return frozenset()
     train_op = optimizers.as_train_op(recording.spec.train_op)

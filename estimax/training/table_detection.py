@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from estimax.staging import host_plan as plans
+from estimax.training.indexed_tables import inner_jaxprs
 from estimax.training.model import (
     BatchStructure,
     ModelFunction,
@@ -148,13 +149,6 @@ def _indexes(jaxpr: Any, equation: Any, table: Any) -> bool:
             if any(_is_indexed(inner, mine) for given, mine in pairs if given is table):
                 return True
     return bool(equation.primitive.name == "gather")
-
-
-def inner_jaxprs(equation: Any) -> list[Any]:
-    """Return the jaxprs that an equation calls, such as the body of a loop."""
-    values = jax.tree.leaves(list(equation.params.values()))
-    found = [getattr(value, "jaxpr", value) for value in values]  # of a ClosedJaxpr
-    return [inner for inner in found if hasattr(inner, "eqns")]
 
 
 def _is_variable(value: Any) -> bool:

@@ -177,7 +177,7 @@ def test_a_layer_that_does_more_than_index_its_table_is_left_to_flax(net):
 
 
 def test_a_model_on_several_devices_is_left_to_flax():
-    found = kinds(plain, SAME["SGD"], embeds_by_row=False)
+    found = kinds(plain, SAME["SGD"], reads_by_row=False)
     assert found[NAME] is UpdateKind.WHOLE
 
 

@@ -335,8 +335,8 @@ def large_penalty(features):
 @pytest.mark.parametrize(
     ("net", "train_op", "words"),
     [
-        (large_index, optimizers.Adagrad(0.1), "big [62500, 16]: the model_fn reads"),
-        (large_take, optimizers.Adagrad(0.1), "Write ex.embedding_lookup(table, ids)"),
+        (large_index, optimizers.Adam(0.1), "big [62500, 16]: the model_fn reads"),
+        (large_take, optimizers.LazyAdam(0.1), "Write ex.embedding_lookup(table, ids)"),
         (large_penalty, optimizers.Adagrad(0.1), "also reads the table as a whole"),
         (large_lookup, optimizers.Adam(0.1), "62,500 rows here (big [62500, 16])"),
         (large_lookup, optimizers.Adam(0.1), "Use ex.optimizers.LazyAdam"),

@@ -1,8 +1,8 @@
 """Ids for tables that a `model_fn` declares: checked on the host, before the lookup.
 
 `TableIds` is the host transform of `ex.embedding_lookup` and keeps the shape of the
-feature. `IndexIds` is that of `nn.Embed`. `TableBags` is the host transform of
-`ex.embedding_lookup_sparse` and pads rows of different lengths.
+feature. `IndexIds` is that of `nn.Embed` and `table[ids]`. `TableBags` is the host
+transform of `ex.embedding_lookup_sparse` and pads rows of different lengths.
 """
 
 from __future__ import annotations
@@ -61,12 +61,14 @@ class TableIds(Transform):
 class IndexIds(Transform):
     """A feature of integers as int32 ids of the same shape, by the rules of an index.
 
-    It is the host transform of `nn.Embed` in training: a negative id counts from the
-    end of the table, and an id beyond the table becomes -1.
+    It is the host transform of `nn.Embed` and `table[ids]` in training: a negative id
+    counts from the end of the table. An id beyond the table becomes -1, or the nearest
+    row.
 
     Args:
       key: The feature.
       num_buckets: The number of rows of the table.
+      clips: Whether an id beyond the table becomes the nearest row.
 
     Raises:
       FeatureError: When called: the feature has no integers, or one beyond 32 bits.
@@ -80,22 +82,25 @@ class IndexIds(Transform):
 
     key: str
     num_buckets: int
+    clips: bool = False
 
     def __call__(self, raw: Mapping[str, Any]) -> NDArray[np.int32]:
         """Return the ids of a batch."""
-        ids = _integers(raw[self.key], self.key, "nn.Embed")
+        ids = _integers(raw[self.key], self.key, "an index of a table")
         limits = np.iinfo(np.int32)
         lowest, highest = (ids.min(), ids.max()) if ids.size else (0, 0)
         if lowest < limits.min or highest > limits.max:
             raise FeatureError(
-                f"nn.Embed: feature {self.key!r} holds an id beyond 32 bits. Ids are "
-                f"in [0, {self.num_buckets}): map them in the input_fn."
+                f"an index of a table: feature {self.key!r} holds an id beyond 32 "
+                f"bits. Ids are in [0, {self.num_buckets}): map them in the input_fn."
             )
         ids = ids.astype(np.int32, copy=False)
         if lowest >= 0 and highest < self.num_buckets:
             return ids
         ids = np.where(ids < 0, ids + np.int32(self.num_buckets), ids)
-        return np.where((ids >= 0) & (ids < self.num_buckets), ids, np.int32(-1))
+        is_beyond = (ids < 0) | (ids >= self.num_buckets)
+        nearest = np.clip(ids, 0, self.num_buckets - 1) if self.clips else np.int32(-1)
+        return np.where(is_beyond, nearest, ids)
 
 
 @dataclass(frozen=True)
