@@ -149,6 +149,14 @@ def export(
             "[default: MODEL_DIR/export/manual]"
         ),
     ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Let the bundle also answer with the part of each feature in the "
+            'output, as the signature "explain".',
+        ),
+    ] = False,
 ) -> None:
     """Export a checkpoint of a trained run as a bundle.
 
@@ -164,4 +172,4 @@ def export(
     """
     from estimax.cli.model_commands import export as command
 
-    command(run, set_ or [], model_dir, checkpoint, output)
+    command(run, set_ or [], model_dir, checkpoint, output, explain=explain)

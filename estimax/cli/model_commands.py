@@ -21,6 +21,7 @@ from estimax.cli.console import (
 from estimax.cli.data_errors import locate_errors
 from estimax.config import references
 from estimax.config.data_report import check_files
+from estimax.config.model_checks import why_not_explained
 from estimax.config.verdict import label_units
 from estimax.core.errors import ConfigError, MissingFileError, did_you_mean
 
@@ -135,6 +136,8 @@ def export(
     model_dir: str | None,
     checkpoint: str | None,
     output: Path | None,
+    *,
+    explain: bool,
 ) -> None:
     """Export a checkpoint; print the path of the bundle.
 
@@ -144,6 +147,7 @@ def export(
       model_dir: Replaces the model directory of a run file.
       checkpoint: The checkpoint; if None, that of the best export, or the latest.
       output: The folder of versions; `export/manual` in the model directory if None.
+      explain: Whether the bundle gets the signature "explain".
     """
     if run.is_dir():
         file = run / "config" / "resolved.yaml"
@@ -155,6 +159,10 @@ def export(
         loaded = config.load(file, overrides, model_dir=str(run))
     else:
         loaded = config.load(run, overrides, model_dir=model_dir)
+    model = loaded.run.model
+    reason = why_not_explained(model, getattr(model, "head", None)) if explain else ""
+    if reason:
+        raise ConfigError(f"--explain: {reason}.")
     folder = Path(loaded.run.run.model_dir)
     with notes.status("starting"):
         from estimax.config.build import build
@@ -163,7 +171,9 @@ def export(
         built = build(loaded)
     target = folder / "export" / "manual" if output is None else output
     chosen = checkpoint_of(loaded.run, checkpoint)
-    bundle = built.estimator.export_saved_model(target, checkpoint_path=chosen)
+    bundle = built.estimator.export_saved_model(
+        target, checkpoint_path=chosen, explain=explain
+    )
     say(bundle)
     note("next, try:")
     note(f"  estimax show {shlex.quote(str(target))}", "cyan")

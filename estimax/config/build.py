@@ -315,7 +315,7 @@ def early_stopping_call(
 
 def exporter_call(given: Export, plan: RunPlan) -> CallExpression:
     """Return the exporter of a section."""
-    named = changed_values(given, assets="assets_extra")
+    named = changed_values(given, "explain", assets="assets_extra")
     if given.receiver == "examples":
         columns = [plan.columns.column(name) for name in _inputs(plan.run)]
         spec = CallExpression(

@@ -15,7 +15,13 @@ from typing import Any
 from estimax.config.columns import clashes, data_columns, label_columns
 from estimax.config.decode import is_broken
 from estimax.config.feature_checks import Note, check_features, column_key, repeats
-from estimax.config.model_checks import better, check_labels, check_model, metrics_of
+from estimax.config.model_checks import (
+    better,
+    check_labels,
+    check_model,
+    metrics_of,
+    why_not_explained,
+)
 from estimax.config.nodes import Problems, ValueOrigin, join
 from estimax.config.schema.data import CsvSource, DataSection, Source
 from estimax.config.schema.model import AverageModelConfig
@@ -273,6 +279,8 @@ def _check_export(run: Run, note: Note) -> None:
     for i, export in enumerate(exports):
         if isinstance(export, BestExport):
             _check_metric(export, head, f"export.{i}", note)
+        if export.explain is True and (reason := why_not_explained(run.model, head)):
+            note(f"export.{i}.explain", f"{reason}; leave explain out")
 
 
 def _check_metric(given: Any, head: Any, path: str, note: Note) -> None:

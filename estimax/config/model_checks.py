@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from estimax.config.columns import heads_of
@@ -68,6 +68,28 @@ from estimax.core.errors import did_you_mean
 _CUSTOM = CustomModelConfig | ModelFnConfig
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _PARTS = ("linear", "dnn", "rnn", "baseline")
+
+
+def why_not_explained(model: Any, head: Any) -> str:
+    """Return why a bundle of the model cannot explain its output; "" if it can."""
+    members = [model]
+    if isinstance(model, AverageModelConfig) and isinstance(model.models, Mapping):
+        members = list(model.models.values())
+    if any(isinstance(member, TREES) for member in members):
+        return "trees have no gradients, so their output is not explained"
+    if isinstance(model, KMeansModelConfig | BaselineModelConfig):
+        return "the output of a baseline or of k-means is not explained"
+    if isinstance(head, MultiHeadConfig):
+        return (
+            "a bundle explains models with one head; "
+            "ex.inspection.integrated_gradients explains each head of this one"
+        )
+    if getattr(head, "label_dimension", 1) != 1:
+        return (
+            "a bundle explains one number, and this head has several; "
+            "ex.inspection.integrated_gradients explains each"
+        )
+    return ""
 
 
 def check_model(run: Run, note: Note, *, complete: bool) -> None:

@@ -67,16 +67,20 @@ class CompileAhead(Hook):
         # Whatever is wrong with data or model is reported by the evaluation itself.
         with contextlib.suppress(Exception):
             compile_evaluation(self._estimator, self._spec.input_fn)
-        receivers = [
-            exporter.serving_input_receiver_fn
+        exporters: list[Any] = [
+            exporter
             for exporter in self._spec.every_exporter
             if hasattr(exporter, "serving_input_receiver_fn")
         ]
         # Exporters of a run file write the same bundle at other times.
-        for receiver_fn in receivers[:1]:
+        for exporter in exporters[:1]:
             with contextlib.suppress(Exception):
                 if not self._has_ended:
-                    compile_export(self._estimator, receiver_fn)
+                    compile_export(
+                        self._estimator,
+                        exporter.serving_input_receiver_fn,
+                        explain=getattr(exporter, "explain", False),
+                    )
 
 
 def compile_evaluation(estimator: Estimator, input_fn: Callable[..., Any]) -> None:
@@ -90,7 +94,12 @@ def compile_evaluation(estimator: Estimator, input_fn: Callable[..., Any]) -> No
         step.lower(program.shapes, batch).compile()
 
 
-def compile_export(estimator: Estimator, receiver_fn: Callable[[], Any] | None) -> None:
+def compile_export(
+    estimator: Estimator,
+    receiver_fn: Callable[[], Any] | None,
+    *,
+    explain: bool = False,
+) -> None:
     """Write a bundle of zeros, so that the next export only writes other weights."""
     program, example, parse = estimator._serving_program(receiver_fn)
     forms = program.shapes
@@ -100,6 +109,6 @@ def compile_export(estimator: Estimator, receiver_fn: Callable[[], Any] | None) 
         return
     # Made by NumPy: `jnp.zeros` is a program of its own for each shape.
     zeros = jax.tree.map(lambda f: jax.device_put(np.zeros(f.shape, f.dtype)), forms)
-    servable = exporting.servable(program, zeros, example, parse)
+    servable = exporting.servable(program, zeros, example, parse, explain=explain)
     with tempfile.TemporaryDirectory(prefix="estimax-export-") as folder:
         export.write_bundle(servable, folder)

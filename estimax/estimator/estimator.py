@@ -442,6 +442,7 @@ class Estimator:
         experimental_mode: str = ModeKeys.PREDICT,
         *,
         metrics: Mapping[str, Any] | None = None,
+        explain: bool = False,
     ) -> str:
         """Write a bundle: a folder that predicts without any code of this model.
 
@@ -459,17 +460,23 @@ class Estimator:
           experimental_mode: Must be `ex.ModeKeys.PREDICT`.
           metrics: The result of `evaluate`, which the manifest of the bundle then holds
             and `estimax show` prints. Exporters pass it.
+          explain: Whether the bundle gets a signature "explain" as well, which returns
+            the part of each feature in the output, as
+            `ex.inspection.integrated_gradients` computes it with 64 steps.
 
         Returns:
           The path of the bundle.
 
         Raises:
           MissingFileError: There is no checkpoint.
-          SpecError: `experimental_mode` is not PREDICT.
+          SpecError: `experimental_mode` is not PREDICT, or the model cannot be
+            explained: see `ex.inspection.integrated_gradients`.
         """
         exporting.check_mode(experimental_mode)
         with short_traceback():
-            servable, step = self._servable(serving_input_receiver_fn, checkpoint_path)
+            servable, step = self._servable(
+                serving_input_receiver_fn, checkpoint_path, explain=explain
+            )
             bundle = export.write_bundle(
                 servable,
                 export_dir_base,
@@ -545,12 +552,16 @@ class Estimator:
         self,
         receiver_fn: Callable[[], Any] | None,
         checkpoint_path: str | os.PathLike[str] | None,
+        *,
+        explain: bool = False,
     ) -> tuple[export.Servable, int]:
         """Return what a bundle that predicts is written from, and the training step."""
         self._loader.check_trained(checkpoint_path)
         program, example, parse = self._serving_program(receiver_fn, checkpoint_path)
         loaded = self._loader.load(program, example, checkpoint_path, Placement())
-        servable = exporting.servable(program, loaded.variables, example, parse)
+        servable = exporting.servable(
+            program, loaded.variables, example, parse, explain=explain
+        )
         return servable, loaded.step
 
     def _serving_program(

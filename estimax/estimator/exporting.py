@@ -15,6 +15,7 @@ import numpy as np
 
 from estimax import export, training
 from estimax.core.errors import BundleError, SpecError
+from estimax.core.explanation import EXPLAIN
 from estimax.core.sparse import Sparse
 from estimax.core.spec import (
     ClassificationOutput,
@@ -38,6 +39,7 @@ from estimax.training.recording import find_forwarded
 
 _EXAMPLE_FILE = "example.json"
 _FUNCTION = "function"  # in what is kept between exports
+_Function = Callable[[Mapping[str, Any], PreparedBatch], dict[str, dict[str, Any]]]
 EVAL = "eval"  # the signature of a bundle that evaluates
 
 
@@ -61,13 +63,22 @@ def servable(
     variables: training.Variables,
     example: RawBatch,
     parse: RequestParsing,
+    *,
+    explain: bool = False,
 ) -> export.Servable:
-    """Return all that a bundle is written from."""
-    outputs, exported = program.spec.export_outputs or {}, program.exported
+    """Return all that a bundle is written from; with `explain`, a signature more."""
+    outputs = program.spec.export_outputs or {}
+    # Apart, because the programs of other signatures are kept there as well.
+    exported = program.exported.setdefault(EXPLAIN, {}) if explain else program.exported
     answers = [output.as_outputs() for output in outputs.values()]
     plan = replace(program.plan, forwarded=find_forwarded(answers))
     if _FUNCTION not in exported:
-        exported[_FUNCTION] = _signatures_function(program)
+        answer = _signatures_function(program)
+        if explain:
+            answer = _with_explanation(
+                program, answer, plan.prepare(_features(example))
+            )
+        exported[_FUNCTION] = answer
     return export.Servable(
         # The same function for every export: jax keeps its traces and programs.
         function=exported[_FUNCTION],
@@ -84,7 +95,7 @@ def servable(
 
 def _signatures_function(
     program: training.Program,
-) -> Callable[[Mapping[str, Any], PreparedBatch], dict[str, dict[str, Any]]]:
+) -> _Function:
     def predict(
         weights: Mapping[str, Any], inputs: PreparedBatch
     ) -> dict[str, dict[str, Any]]:
@@ -94,6 +105,27 @@ def _signatures_function(
         return {name: output.as_outputs() for name, output in exports.items()}
 
     return predict
+
+
+def _with_explanation(
+    program: training.Program, answer: _Function, batch: PreparedBatch
+) -> _Function:
+    """Return a function that also answers the signature that explains."""
+    if EXPLAIN in (program.spec.export_outputs or {}):
+        raise SpecError(
+            f"export: the model has a signature {EXPLAIN!r} of its own. Give it "
+            "another name in export_outputs, or export without explain."
+        )
+    made = training.make_explainer(program, batch, training.Explained())
+
+    def answer_and_explain(
+        weights: Mapping[str, Any], inputs: PreparedBatch
+    ) -> dict[str, dict[str, Any]]:
+        variables = variables_from_names(program.shapes, weights)
+        explained = made.explain(variables, inputs)
+        return {**answer(weights, inputs), EXPLAIN: explained}
+
+    return answer_and_explain
 
 
 def evaluation_servable(

@@ -91,6 +91,7 @@ class _BundleExporter:
     serving_input_receiver_fn: ReceiverFn | None
     assets_extra: Mapping[str, str] | None
     exports_to_keep: int | None = None
+    explain: bool = False
 
     def __post_init__(self) -> None:
         name: Any = self.name
@@ -110,7 +111,7 @@ class _BundleExporter:
         given = {
             name: value
             for name, value in vars(self).items()
-            if value is not None and name not in _IGNORED
+            if value not in (None, False) and name not in _IGNORED
         }
         texts = (f"{n}={getattr(v, '__qualname__', repr(v))}" for n, v in given.items())
         return f"{type(self).__name__}({', '.join(texts)})"
@@ -122,12 +123,15 @@ class _BundleExporter:
         checkpoint_path: str | None,
         eval_result: EvalResult | None,
     ) -> str:
+        # Not given unless wanted: an estimator of the user need not know it.
+        more: dict[str, Any] = {"explain": True} if self.explain else {}
         path = estimator.export_saved_model(
             export_path,
             self.serving_input_receiver_fn,
             assets_extra=self.assets_extra,
             checkpoint_path=checkpoint_path,
             metrics=eval_result,
+            **more,
         )
         return os.fsdecode(path)
 
@@ -147,6 +151,8 @@ class FinalExporter(_BundleExporter):
       assets_extra: Files to copy into the bundle: path under `assets.extra/` to the
         file.
       as_text: Ignored: the manifest of a bundle is always text.
+      explain: Whether bundles get the signature "explain"; see
+        `Estimator.export_saved_model`.
 
     Raises:
       SpecError: `name` is not the name of a folder.
@@ -160,6 +166,7 @@ class FinalExporter(_BundleExporter):
     serving_input_receiver_fn: ReceiverFn | None = None
     assets_extra: Mapping[str, str] | None = None
     as_text: bool = False
+    explain: bool = False
 
     @document_like(Exporter.export)
     def export(
@@ -200,6 +207,7 @@ class LatestExporter(_BundleExporter):
     assets_extra: Mapping[str, str] | None = None
     as_text: bool = False
     exports_to_keep: int | None = 5  # None: all
+    explain: bool = False
 
     @document_like(Exporter.export)
     def export(
@@ -299,6 +307,7 @@ class BestExporter(_BundleExporter):
     assets_extra: Mapping[str, str] | None = None
     as_text: bool = False
     exports_to_keep: int | None = 5  # None: all; the best one always stays
+    explain: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -18,6 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.display import html_table
+from estimax.core.explanation import (
+    BASELINE,
+    CLASS_ID,
+    CONTRIBUTIONS,
+    OUTPUT,
+    RESIDUAL,
+)
 from estimax.estimator import Estimator
 from estimax.inspection.importance import read_rows, take_rows
 from estimax.inspection.variables import as_text
@@ -145,10 +152,13 @@ def integrated_gradients(
         answer = explain(take_rows(features, rows))
         parts.append({n: v[: count - start] for n, v in answer.items()})
     found = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-    prefix = explaining.CONTRIBUTIONS
     return Explanations(
-        {n.removeprefix(prefix): v for n, v in found.items() if n.startswith(prefix)},
-        *(found[explaining.BASELINE], found[explaining.OUTPUT]),
-        found[explaining.RESIDUAL],
-        found.get(explaining.CLASS),
+        {
+            n.removeprefix(CONTRIBUTIONS): v
+            for n, v in found.items()
+            if n.startswith(CONTRIBUTIONS)
+        },
+        *(found[BASELINE], found[OUTPUT]),
+        found[RESIDUAL],
+        found.get(CLASS_ID),
     )

@@ -25,6 +25,13 @@ import numpy as np
 from estimax import staging
 from estimax.core.device_dtypes import Int64
 from estimax.core.errors import SpecError, did_you_mean
+from estimax.core.explanation import (
+    BASELINE,
+    CLASS_ID,
+    CONTRIBUTIONS,
+    OUTPUT,
+    RESIDUAL,
+)
 from estimax.core.spec import EstimatorSpec, PredictOutput
 from estimax.feature_columns import transforms
 from estimax.staging.host_plan import PreparedBatch
@@ -33,8 +40,6 @@ from estimax.staging.trace import HostCall
 from estimax.training.model import Variables, apply
 from estimax.training.programs import Program
 
-CONTRIBUTIONS = "contributions/"
-BASELINE, OUTPUT, RESIDUAL, CLASS = "baseline", "output", "residual", "class_id"
 STEPS = 64
 
 
@@ -66,7 +71,7 @@ class Explainer(NamedTuple):
     """The features that have a part, and the function that computes the parts.
 
     `explain(variables, batch)` returns arrays [B] by name: `CONTRIBUTIONS` with the
-    name of each feature, `BASELINE`, `OUTPUT`, `RESIDUAL`, and `CLASS` for classes.
+    name of each feature, `BASELINE`, `OUTPUT`, `RESIDUAL`, and `CLASS_ID` for classes.
     """
 
     features: tuple[str, ...]
@@ -127,7 +132,7 @@ def make_explainer(
             for place, name in enumerate(names)
         }
         answer |= {BASELINE: start, OUTPUT: value, RESIDUAL: value - start - total}
-        return answer | ({} if outputs.shape[1] == 1 else {CLASS: Int64(chosen)})
+        return answer | ({} if outputs.shape[1] == 1 else {CLASS_ID: Int64(chosen)})
 
     return Explainer(names, explain)
 
@@ -156,8 +161,8 @@ def _outputs(spec: EstimatorSpec, explained: Explained) -> jax.Array:
     if name not in found:
         near = did_you_mean(name, found, listed_as="predictions")
         raise SpecError(
-            "explain: `output` must be the name of a prediction; the model has no "
-            f"{name!r}{near}"
+            "explain: `output` names the prediction to explain in Python; a bundle "
+            f"explains 'logits' or 'predictions'. The model predicts no {name!r}{near}"
         )
     value = found[name]
     is_number = isinstance(value, jax.Array) and jnp.issubdtype(

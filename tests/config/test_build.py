@@ -175,9 +175,9 @@ def test_the_exporters_compare_the_metric_that_was_named():
     assert isinstance(
         evaluate(exporter_call(LatestExport(), None)), export.LatestExporter
     )
-    assert isinstance(
-        evaluate(exporter_call(FinalExport(), None)), export.FinalExporter
-    )
+    final = evaluate(exporter_call(FinalExport(explain=True), None))
+    assert isinstance(final, export.FinalExporter)
+    assert (final.explain, best.explain) == (True, False)
 
 
 def made_head(run):

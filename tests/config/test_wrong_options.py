@@ -231,6 +231,13 @@ WRONG = [
         "serving.export: unknown export 'bets'; did you mean 'best'?",
     ),
     (
+        MODEL + TRAIN,
+        "  type: baseline\n" + TRAIN + "eval: {source: train}\n"
+        "export: [{type: final, explain: true}]\n",
+        "export.0.explain: the output of a baseline or of k-means is not explained; "
+        "leave explain out",
+    ),
+    (
         TRAIN,
         "serving: {rest_port: 70000}\n",
         "serving.rest_port: must be <= 65535, got 70000",

@@ -76,6 +76,26 @@ def test_probabilities_get_the_names_of_their_classes(answer, classes):
     assert run_script(code) == classes
 
 
+@pytest.mark.parametrize(
+    ("answer", "parts"),
+    [
+        (
+            {
+                **{"contributions/age": 0.5, "contributions/city": -2.0},
+                **{"baseline": 1.0, "output": -0.5, "residual": 0.0},
+            },
+            [["city", -2.0], ["age", 0.5]],
+        ),
+        ({"baseline": 1.0, "output": -0.5, "residual": 0.0}, []),
+        ({"contributions/age": 0.5}, []),  # an output of some model
+        (3.5, []),
+    ],
+)
+def test_parts_of_features_are_shown_largest_first(answer, parts):
+    code = f"console.log(JSON.stringify(partsOf({json.dumps(answer)})))"
+    assert run_script(code) == parts
+
+
 def test_the_shown_python_program_holds_the_request():
     sent = (
         '{"instances": [{"age": NaN, "name": "it\'s null", "flag": true, "x": null}]}'

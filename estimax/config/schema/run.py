@@ -406,6 +406,8 @@ class ExporterSection:
       receiver: What a request holds. columns: the features of the training input.
         examples: serialized tf.train.Example, parsed as the features say. Or your own
         function.
+      explain: Whether bundles also answer with the part of each feature in the output,
+        as the signature "explain".
     """
 
 
@@ -426,6 +428,7 @@ class BestExport(ExporterSection):
     keep: PositiveInt | None = 5
     assets: Mapping[str, str] = field(default_factory=dict)
     receiver: Receiver = "columns"
+    explain: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,6 +444,7 @@ class LatestExport(ExporterSection):
     keep: PositiveInt | None = 5
     assets: Mapping[str, str] = field(default_factory=dict)
     receiver: Receiver = "columns"
+    explain: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -455,6 +459,7 @@ class FinalExport(ExporterSection):
     name: str = "final"
     assets: Mapping[str, str] = field(default_factory=dict)
     receiver: Receiver = "columns"
+    explain: bool = False
 
 
 Export = BestExport | LatestExport | FinalExport
