@@ -106,18 +106,23 @@ def size(count: float) -> str:
     return f"{count:.3g} GB"
 
 
-def wrap_lines(text: str, console: Console) -> str:
-    """Return a text in lines that fit the terminal; unchanged if there is none.
+_LOG_WIDTH = 159  # of lines in files and pipes
+
+
+def wrap_lines(text: str, console: Console, width_of_files: int | None = None) -> str:
+    """Return a text in lines that fit the terminal.
 
     Lines break between words only, so that a path can be copied, and later lines are
-    indented.
+    indented. Without a terminal the lines have at most `width_of_files` characters;
+    None leaves them as they are.
     """
-    if not console.is_terminal:
+    width = console.width if console.is_terminal else width_of_files
+    if width is None:
         return text
     lines = [
         textwrap.fill(
             line.replace(" = ", _EQUALS),
-            console.width,
+            width,
             subsequent_indent="  ",
             break_long_words=False,
             break_on_hyphens=False,
@@ -148,7 +153,7 @@ class _ConsoleHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         style = "yellow" if record.levelno >= logging.WARNING else "dim"
-        text = wrap_lines(record.getMessage(), self._console)
+        text = wrap_lines(record.getMessage(), self._console, _LOG_WIDTH)
         self._console.print(Text(text, style=style), soft_wrap=True)
 
 

@@ -23,12 +23,12 @@ from estimax.config.profile import (
 )
 from estimax.config.starter import (
     ALL,
-    SCHEMA_FILE,
     SHARES,
     SHARES_WITHOUT_TEST,
     starter_text,
 )
 from estimax.core.errors import ConfigError, MissingFileError, did_you_mean
+from estimax.core.machine import user_cache_folder
 from estimax.storage import atomic
 
 
@@ -80,13 +80,32 @@ def init(
         + (["--model", model] if model else [])
     )
     text = starter_text(
-        inferred, files, name=name or path.stem, path=str(path), made_by=made_by
+        inferred,
+        files,
+        name=name or path.stem,
+        path=str(path),
+        made_by=made_by,
+        schema=_schema_of_editors(),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_bytes(path, text.encode())
-    schema = path.parent / SCHEMA_FILE
-    atomic.write_bytes(schema, (json.dumps(json_schema(), indent=2) + "\n").encode())
     _report(table, inferred, path, _split(inferred, test))
+
+
+def _schema_of_editors() -> str:
+    """Write the JSON Schema to the cache of the user, and return its URL.
+
+    All run files share one schema. Without a folder for caches there is none.
+    """
+    path = user_cache_folder() / "estimax" / "estimax-run.v1.schema.json"
+    text = (json.dumps(json_schema(), indent=2) + "\n").encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.is_file() or path.read_bytes() != text:
+            atomic.write_bytes(path, text)
+    except OSError:
+        return ""
+    return path.as_uri()
 
 
 def _stem(data: Path) -> str:

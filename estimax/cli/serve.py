@@ -211,11 +211,16 @@ def _use_compilation_cache(folder: str | None) -> None:
 
 def _model(given: str, default_name: str) -> ModelConfig:
     from estimax.serving import ModelConfig
+    from estimax.serving.version_folders import check_store
+    from estimax.storage.files import is_remote
 
     name, equals, path = given.partition("=")
     if not equals:
         name, path = default_name, given
-    model = ModelConfig(name, path)  # checks the name and the kind of path
+    model = ModelConfig(name, path)  # checks the name
+    if is_remote(path):
+        check_store(path)
+        return model
     if not Path(path).is_dir():
         raise ConfigError(
             f"{path}: expected a bundle, or a folder of versions of one, found no such "

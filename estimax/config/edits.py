@@ -3,11 +3,11 @@
     tree = apply_override(tree, "train.max_steps=500", problems, budget)
     tree = interpolate(tree, problems, environment)                  # ${…}
 
-The references are `${vars.x}`, `${name}` and `${env:X}`. A value that is a single
-reference takes the referenced value with its type: `dim: "${vars.dim}"` is a number if
-`vars.dim` is one. A reference inside a string is replaced as text. There are no
-expressions and no defaults, so that a run can be understood from its file. `$${` stands
-for a literal `${`.
+The references are `${vars.x}`, `${name}`, `${folder}` (the folder of the run file) and
+`${env:X}`. A value that is a single reference takes the referenced value with its type:
+`dim: "${vars.dim}"` is a number if `vars.dim` is one. A reference inside a string is
+replaced as text. There are no expressions and no defaults, so that a run can be
+understood from its file. `$${` stands for a literal `${`.
 
 Each variable is resolved once, and every use of it takes its size from a budget.
 Variables that refer to each other repeatedly, level after level, are thus refused
@@ -17,6 +17,7 @@ before they are expanded.
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 import typing
 from collections.abc import Iterator, Mapping
@@ -329,7 +330,7 @@ class _Resolver:
             return self._environment(name.removeprefix("env:"), origin, path)
         target = self._target(name)
         if target is None:
-            known = [f"vars.{key}" for key in self.vars] + ["name"]
+            known = [f"vars.{key}" for key in self.vars] + ["name", "folder"]
             hint = did_you_mean(name, known)
             text = (
                 f"unknown reference {_format_reference(name)}{hint} (or env:VARIABLE)"
@@ -381,6 +382,11 @@ class _Resolver:
     def _target(self, name: str) -> ConfigNode | None:
         if name == "name" and "name" in self.tree.entries:
             return self.tree.entries["name"].node
+        if name == "folder":
+            folder = os.path.dirname(os.path.abspath(self.problems.file))
+            origin = ValueOrigin(self.problems.file)
+            # The path itself contains no references.
+            return ScalarNode(folder.replace("${", "$${"), origin)
         key = name.removeprefix("vars.")
         if name.startswith("vars.") and key in self.vars:
             return self.vars[key].node

@@ -16,7 +16,6 @@ from estimax.config.dump import dump_flow
 from estimax.config.infer import BEST_METRIC, Inferred
 from estimax.config.infer_features import InferredFeature
 
-SCHEMA_FILE = "estimax-run.v1.schema.json"
 ALL = "all"  # the name of a source that is split into parts
 # The parts of the file, and of a train file beside which there is a test file.
 SHARES = {"train": 0.7, "validation": 0.15, "test": 0.15}
@@ -25,7 +24,13 @@ _WIDTH = 88
 
 
 def starter_text(
-    inferred: Inferred, files: Mapping[str, str], *, name: str, path: str, made_by: str
+    inferred: Inferred,
+    files: Mapping[str, str],
+    *,
+    name: str,
+    path: str,
+    made_by: str,
+    schema: str = "",
 ) -> str:
     """Return a commented run file.
 
@@ -35,8 +40,11 @@ def starter_text(
       name: The name of the run.
       path: The path of the run file, for the commands in its comments.
       made_by: The command that wrote it.
+      schema: The URL of the JSON Schema for editors; "" leaves it out.
     """
     parts = [
+        # Editors with the YAML language server complete and check the file.
+        *([f"# yaml-language-server: $schema={schema}"] if schema else []),
         _head(inferred, name, path, made_by),
         _run(inferred),
         _data(inferred, files),
@@ -51,8 +59,6 @@ def _head(inferred: Inferred, name: str, path: str, made_by: str) -> str:
     about = f"Predict {_plain(inferred.label)!r}: {_plain(inferred.task.remark)}."
     return "\n".join(
         [
-            # Editors with the YAML language server complete and check the file.
-            f"# yaml-language-server: $schema={SCHEMA_FILE}",
             *_comment(about),
             "#",
             f"#   estimax check {path} --data",

@@ -52,7 +52,8 @@ class ModelConfig:
 
     Args:
       name: The name in requests.
-      base_path: The folder whose sub-folders are versions, or one bundle.
+      base_path: The folder whose sub-folders are versions, or one bundle; also in an
+        object store, such as "s3://bucket/models/ctr".
       version_policy: Which versions to serve.
       version_labels: Label to version, e.g. `{"stable": 7}`.
 
@@ -77,16 +78,6 @@ class ModelConfig:
             )
         if not self.base_path:
             raise ConfigError(f"model {self.name!r}: base_path is missing.")
-        # Versions are read as files, by `os.listdir` and memory maps: an object store
-        # would fail at every poll, so it is refused at the start.
-        scheme, found, _ = self.base_path.partition("://")
-        if found:
-            raise ConfigError(
-                f"model {self.name!r}: base_path {self.base_path!r} is in an object "
-                f"store. Expected a folder: mount {scheme}:// as one, or copy versions "
-                "from it into a folder, each under a temporary name that is renamed "
-                "when it is complete."
-            )
 
 
 @dataclass(frozen=True)

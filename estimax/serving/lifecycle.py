@@ -1,7 +1,7 @@
 """The records of models: versions found on disk, their states, and a staged reload.
 
     model = ServedModel(ModelConfig("ctr", "/models/ctr"))
-    model.found = list_versions(Path("/models/ctr"))
+    model.found = list_versions("/models/ctr")
     model.wanted()                      # the versions to serve, from policy and disk
     model.available()                   # the versions that answer requests now
 
@@ -18,73 +18,16 @@ from __future__ import annotations
 
 import copy
 import enum
-import os
-import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from estimax.export.manifest import MANIFEST, version_names
 from estimax.serving.config import ModelConfig
 from estimax.serving.status import Code, ServingError, not_found
 from estimax.serving.threads import StopSignal
+from estimax.serving.version_folders import Stamp, VersionFolder
 from estimax.serving.versions import LoadedVersion
-
-Stamp = tuple[int, int, int]  # inode, time and size of a manifest
-
-
-@dataclass(frozen=True)
-class VersionFolder:
-    """The folder of a version that is complete.
-
-    Attributes:
-      path: The folder.
-      stamp: Changes when the manifest is written again; None if it cannot be read.
-    """
-
-    path: Path
-    stamp: Stamp | None
-
-
-def list_versions(base: Path) -> dict[int, VersionFolder]:
-    """Return the complete versions under a folder, or the one bundle that it is.
-
-    Raises:
-      OSError: The folder cannot be read.
-      ValueError: The path has a zero byte.
-    """
-    # The manifest is written last, so a folder with one is complete.
-    own = _stamp(base / MANIFEST)
-    if own is not None:
-        return {
-            int(base.name) if base.name.isdecimal() else 1: VersionFolder(base, own)
-        }
-    found = {}
-    for number, name in version_names(os.listdir(base)).items():
-        path = base / name
-        try:
-            stamp = _stamp(path / MANIFEST)
-        except OSError:
-            # Listed all the same: loading it fails with the reason, which the status of
-            # the model shows.
-            found[number] = VersionFolder(path, None)
-        else:
-            if stamp is not None:
-                found[number] = VersionFolder(path, stamp)
-    return found
-
-
-def _stamp(manifest: Path) -> Stamp | None:
-    """Return the stamp of a manifest; None if there is no such file."""
-    try:
-        found = os.stat(manifest)
-    except (FileNotFoundError, NotADirectoryError):
-        return None  # the folder is still being copied, or is no folder
-    if not stat.S_ISREG(found.st_mode):
-        return None  # reading a pipe would never end
-    return found.st_ino, found.st_mtime_ns, found.st_size
-
 
 _ENDED_KEPT: Final = 20  # ended versions that the status of a model still lists
 
@@ -105,8 +48,7 @@ class Version:
 
     Attributes:
       number: The number of the version.
-      path: Its folder.
-      stamp: The stamp of its manifest when it was found.
+      folder: Its folder, as it was found.
       state: Where it is in its life.
       error: Why the last try to load it failed.
       loaded: The bundle and its programs, while it is loaded. A version of a
@@ -120,8 +62,7 @@ class Version:
     """
 
     number: int
-    path: Path
-    stamp: Stamp | None = None
+    folder: VersionFolder
     state: VersionState = VersionState.START
     error: ServingError | None = None
     loaded: LoadedVersion | None = None
@@ -130,6 +71,11 @@ class Version:
     retry_at: float = 0.0
     is_loading: bool = False
     begins_again: bool = False
+
+    @property
+    def path(self) -> Path:
+        """The folder to load."""
+        return self.folder.path
 
     @property
     def has_failed(self) -> bool:
@@ -144,7 +90,7 @@ class Version:
         """
         if self.state is VersionState.END and not self.failures:
             return True
-        return self.has_failed and (self.begins_again or self.stamp != stamp)
+        return self.has_failed and (self.begins_again or self.folder.stamp != stamp)
 
     def is_due(self, now: float) -> bool:
         """Return whether it is time to load the version, or to try again."""

@@ -38,17 +38,18 @@ from estimax.serving.lifecycle import (
     ServedModel,
     StagedReload,
     Version,
-    VersionFolder,
     VersionState,
-    list_versions,
 )
 from estimax.serving.status import Code, ServingError, invalid, not_found
 from estimax.serving.threads import run_in_thread
+from estimax.serving.version_folders import VersionFolder, list_versions
+from estimax.storage.files import is_remote
 
 _log = logging.getLogger("estimax.serving")
 # A load that takes longer no longer counts among `load_threads`: it probably waits for
 # its disk, and other models are not to wait with it.
 _SLOW_SECONDS: Final = 60.0
+_STORE_SECONDS: Final = 30.0  # between two listings of an object store
 
 
 class ModelManager:
@@ -97,6 +98,7 @@ class ModelManager:
         self._reload_lock = threading.Lock()
         self._loads: dict[Path, Load] = {}  # one thread for each folder at most
         self._listings: dict[str, float] = {}  # folders being read, since when
+        self._listed: dict[str, float] = {}  # folders that were read, and when
         self._listeners: list[Callable[[], None]] = []
         self._told: set[str] = set()
         self._has_started = False  # every model was ready or failed once
@@ -193,14 +195,25 @@ class ModelManager:
     def poll(self) -> None:
         """Read the folders of all models; load and unload versions.
 
-        A folder that hangs is waited for once, for up to `listing_seconds`.
+        A folder that hangs is waited for once, for up to `listing_seconds`. An object
+        store is read every 30 seconds.
         """
         self.tick()
         with self._changed:
-            paths = [model.config.base_path for model in self._known()]
-            for path in set(paths) & self._listings.keys():
+            paths = {model.config.base_path for model in self._known()}
+            for path in paths & self._listings.keys():
                 self._note_hung_listing(path)
-        self._read_folders(paths, self._listing_seconds)
+            fresh = {path for path in paths if self._is_to_be_read(path)}
+        self._read_folders(fresh, self._listing_seconds)
+
+    def _is_to_be_read(self, path: str) -> bool:
+        """Return whether it is time to read a folder; an object store costs money."""
+        last = self._listed.get(path)
+        return (
+            last is None
+            or not is_remote(path)
+            or (self._clock() - last >= _STORE_SECONDS)
+        )
 
     def tick(self) -> None:
         """Give up loads that take too long, and try again what is due."""
@@ -282,7 +295,7 @@ class ModelManager:
 
     # Listing folders.
 
-    def _read_folders(self, paths: Sequence[str], seconds: float) -> None:
+    def _read_folders(self, paths: Iterable[str], seconds: float) -> None:
         """Read folders in threads of their own, and wait for them for some time.
 
         A folder that is being read already is not waited for.
@@ -309,7 +322,7 @@ class ModelManager:
 
     def _list(self, path: str) -> None:
         try:
-            found = list_versions(Path(path))
+            found = list_versions(path)
         except Exception as error:  # whatever it is, the next poll tries again
             self._end_listing(path, None, getattr(error, "strerror", None) or error)
         else:
@@ -320,6 +333,7 @@ class ModelManager:
     ) -> None:
         with self._changed:
             del self._listings[path]
+            self._listed[path] = self._clock()
             self._note_listing(path, found, reason)
             self._reconcile()
 
@@ -403,7 +417,7 @@ class ModelManager:
     def _want(self, model: ServedModel, number: int, folder: VersionFolder) -> None:
         version = model.versions.get(number)
         if version is None or version.starts_over(folder.stamp):
-            version = Version(number, folder.path, folder.stamp)
+            version = Version(number, folder)
             model.add(version)
         version.begins_again = False
 
@@ -450,6 +464,7 @@ class ModelManager:
         loaded, error = None, None
         try:
             # Without the lock, for seconds or minutes.
+            version.folder.fetch(load.signal.check)
             loaded = self._load_version(version.path, is_serving, load.signal)
         except Exception as caught:
             error = caught
@@ -486,7 +501,7 @@ class ModelManager:
     def _overdue_error(self, version: Version) -> ServingError:
         return ServingError(
             Code.DEADLINE_EXCEEDED,
-            f"{version.path} was not loaded within {self._load_seconds:g} s; is its "
+            f"{version.folder} was not loaded within {self._load_seconds:g} s; is its "
             "storage slow? The option --load-timeout allows more time.",
         )
 

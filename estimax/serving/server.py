@@ -52,6 +52,7 @@ from estimax.serving.request_log import RequestLog
 from estimax.serving.rest import RestApp
 from estimax.serving.status import Code, ServingError
 from estimax.serving.threads import ReloadThreads, StopSignal, run_in_thread
+from estimax.serving.version_folders import local_folder
 from estimax.serving.versions import LoadedVersion, compile_in_child, load_version
 from estimax.serving.workers import WorkerLink
 
@@ -516,7 +517,7 @@ def learned_shapes(manager: ModelManager, path: Path) -> list[NamedShapes]:
         tuple(shapes.items()): shapes
         for model in manager.models().values()
         # The model is a folder of versions, or the bundle itself.
-        if Path(model.config.base_path) in (path, path.parent)
+        if local_folder(model.config.base_path) in (path, path.parent)
         for version in model.versions.values()
         if version.loaded is not None
         for shapes in version.loaded.programs.learned()

@@ -29,7 +29,6 @@ from estimax import export
 from estimax.core.errors import ConfigError
 from estimax.core.sparse import Sparse
 from estimax.export import Bundle
-from estimax.export.manifest import MANIFEST, version_folders
 from estimax.export.signature import input_name, origins_of
 from estimax.native import loading
 from estimax.serving.batching import (
@@ -48,7 +47,9 @@ from estimax.serving.requests import FeatureReader, IdCheck, PendingRows
 from estimax.serving.status import invalid
 from estimax.serving.tensors import TensorReader
 from estimax.serving.threads import StopSignal, run_in_thread
+from estimax.serving.version_folders import VersionFolder, list_versions
 from estimax.serving.warm_up import run_warm_up
+from estimax.storage import files
 
 _log = logging.getLogger("estimax.serving")
 
@@ -262,7 +263,9 @@ def prepare(config: ServerConfig) -> Iterator[Path]:
             Path(config.model_config_file or "")
         )
         for model in models:
-            for path in _versions_to_serve(model):
+            for folder in _versions_to_serve(model):
+                folder.fetch()
+                path = folder.path
                 batching = batching_of(
                     path, config.batching, reads_file=config.reads_batching_params
                 )
@@ -274,21 +277,18 @@ def prepare(config: ServerConfig) -> Iterator[Path]:
         scheduler.close()
 
 
-def _versions_to_serve(config: ModelConfig) -> list[Path]:
+def _versions_to_serve(config: ModelConfig) -> list[VersionFolder]:
     """Return the folders of the versions of a model that its policy chooses.
 
     Raises:
       ConfigError: There is none.
     """
-    base = Path(config.base_path)
-    if (base / MANIFEST).is_file():
-        return [base]
+    base = config.base_path
     try:
-        folders = version_folders(base)
-    except OSError as error:
-        raise ConfigError(f"{base}: cannot be read: {error.strerror}.") from None
-    complete = {n: path for n, path in folders.items() if (path / MANIFEST).is_file()}
-    chosen = config.version_policy.choose(list(complete))
+        found = list_versions(base)
+    except Exception as error:  # of any kind: each file system has its own
+        raise ConfigError(f"{base}: cannot be read: {files.reason(error)}.") from None
+    chosen = config.version_policy.choose(list(found))
     if not chosen:
         raise ConfigError(f"model {config.name!r}: {base} has no version to serve.")
-    return [complete[number] for number in chosen]
+    return [found[number] for number in chosen]

@@ -45,11 +45,15 @@ def test_a_log_line_breaks_between_words_and_is_indented(logger):
     assert " ".join([first, *map(str.strip, rest)]) == LINE
 
 
-def test_a_log_line_stays_whole_in_a_file(logger):
+def test_log_lines_in_a_file_have_less_than_160_characters(logger):
     file = console(60, is_terminal=False)
     cli_console.log_to(file)
-    logger.info(LINE)
-    assert file.file.getvalue() == LINE + "\n"
+    logger.info("short = 1")
+    logger.info(f"{LINE} {LINE}")
+    short, *lines = file.file.getvalue().splitlines()
+    assert short == "short = 1"
+    assert max(map(len, lines)) < 160
+    assert " ".join(map(str.strip, lines)) == f"{LINE} {LINE}"
 
 
 def test_a_table_of_metrics_shows_every_character_of_long_names():

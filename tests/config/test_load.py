@@ -550,3 +550,13 @@ def test_a_click_model_has_one_optimizer(tmp_path):
     given = "optimizers.linear={type: ftrl, learning_rate: 0.1}"
     (found,) = problems(tmp_path, text, given)
     assert "optimizers.linear: a dcn model has no linear part; remove it" in found
+
+
+def test_paths_may_start_at_the_folder_of_the_run_file(tmp_path, monkeypatch):
+    folder = tmp_path / "a ${name} b"  # the path itself contains no reference
+    folder.mkdir()
+    text = GOOD.replace("runs/small", "'${folder}/runs/${name}'")
+    (folder / "run.yaml").write_text(text)
+    monkeypatch.chdir(folder)
+    for path in ("run.yaml", folder / "run.yaml"):
+        assert load(path).run.run.model_dir == f"{folder}/runs/small"
