@@ -1,17 +1,19 @@
-"""Show the log on standard error, if the program has not configured logging.
+"""Show the log while a model trains, if the program has not configured logging.
 
     with shown_by_default():
         train(...)       # "12:30:01 INFO loss = 0.693, step = 0"
 
 estimax logs to the logger "estimax" of Python's `logging`, whose default shows warnings
 only. tf.estimator showed its progress without any setting, and so does estimax: while
-a model trains or is evaluated, the logger gets a handler of its own. A program that has
+a model trains or is evaluated, the logger gets a handler of its own, on standard error;
+in a notebook, which shows that in red, on standard output. A program that has
 configured logging sees exactly what it configured.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -77,7 +79,8 @@ class DefaultHandler(logging.StreamHandler):  # type: ignore[type-arg]  # not at
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
+        in_notebook = type(sys.stdout).__module__.startswith("ipykernel.")
+        super().__init__(sys.stdout if in_notebook else sys.stderr)
         line = "%(asctime)s %(levelname)s %(message)s"
         self.setFormatter(logging.Formatter(line, datefmt="%H:%M:%S"))
         self._clock = clock
