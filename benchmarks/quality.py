@@ -226,7 +226,8 @@ def main() -> None:
         wrong = check(kept)
         sys.exit("\n".join(wrong) if wrong else 0)
     if arguments.expect:
-        EXPECTED.write_text(json.dumps(expectation(kept), indent=1) + "\n")
+        before = json.loads(EXPECTED.read_text())
+        EXPECTED.write_text(json.dumps(before | expectation(kept), indent=1) + "\n")
     print(markdown(kept))
 
 

@@ -33,6 +33,7 @@ from estimax.canned.average_choice import (
     KeepBest,
     keep_variables,
     steady_weights,
+    stop_if_overfitting,
     weight_candidates,
 )
 from estimax.canned.member_predictions import average_logits, logits_of
@@ -69,7 +70,9 @@ class AverageEstimator(Estimator):
     whenever it saves a checkpoint, and its best checkpoint is kept. Of a
     `TabularEstimator` with `train_steps`, whose learning rate ends at 0, the last one
     is kept if its loss is above the smallest by at most 1/sqrt(n) of it for n rows: on
-    few rows an early minimum is mostly luck. Then the weights are chosen for which the
+    few rows an early minimum is mostly luck. Such a network also stops if its loss was
+    above the smallest by more than that, and 2 %, at five evaluations in a row. Then
+    the weights are chosen for which the
     average has the smallest loss on these rows, in steps of 1/20 for two members, 1/10
     for three and 1/5 for four, and drawn towards equal weights as if 100 rows more had
     preferred these. A weight below 0.1 becomes 0, which removes the member from
@@ -264,8 +267,7 @@ class AverageEstimator(Estimator):
         if self._held_out_fn is None:
             member.train(input_fn, hooks, max_steps=goal)
         else:
-            if self._patience is not None:
-                hooks = [*hooks, self._stop(member, self._patience)]
+            hooks = [*hooks, *self._stopping(member)]
             train_and_evaluate(
                 member,
                 TrainSpec(input_fn, max_steps=goal, hooks=hooks),
@@ -300,15 +302,22 @@ class AverageEstimator(Estimator):
             self._held_out_rows = _count_rows(self._held_out_fn, self.config)
         return self._held_out_rows
 
-    def _stop(self, member: Estimator, patience: int) -> Hook:
+    def _stopping(self, member: Estimator) -> list[Hook]:
+        """Return the hook that stops a member, if there is one."""
         every = member.config.save_checkpoints_steps
-        return stop_if_no_decrease_hook(
-            member,
-            "average_loss",
-            patience,
-            run_every_secs=60 if every is None else None,
-            run_every_steps=every,
-        )
+        if self._patience is not None:
+            hook = stop_if_no_decrease_hook(
+                member,
+                "average_loss",
+                self._patience,
+                run_every_secs=60 if every is None else None,
+                run_every_steps=every,
+            )
+            return [hook]
+        tolerance = self._tolerance(member)
+        if not tolerance or every is None:
+            return []
+        return [stop_if_overfitting(member, tolerance, every)]
 
     def _save(self, goal: int | None, listeners: Sequence[Any]) -> None:
         arrays, steps = self._collect()

@@ -176,6 +176,15 @@ def test_a_member_stops_when_it_does_not_improve(tmp_path):
     assert int(constant.get_variable_value("global_step")) < 100
 
 
+def test_a_member_whose_loss_has_risen_for_good_stops(tmp_path):
+    linear = members(tmp_path)["linear"]
+    linear.settles = True  # as a network whose learning rate ends at 0
+    flipped = (HELD[0], 1 - HELD[1])
+    model = average(tmp_path, held=flipped, members={"linear": linear})
+    model.train(rows_of(TRAIN, repeat=True), max_steps=500)
+    assert int(linear.get_variable_value("global_step")) < 200
+
+
 KILLED = """
 import sys
 from pathlib import Path
