@@ -120,6 +120,8 @@ class AverageEstimator(Estimator):
       True
     """
 
+    _can_compile_ahead = False  # the weights are constants of a program
+
     def __init__(
         self,
         head: heads.Head,

@@ -36,7 +36,9 @@ _MOST_BYTES = 64 << 20
 class CompileAhead(Hook):
     """Start a thread after the first step, which compiles an evaluation and its export.
 
-    Nothing happens in a cluster, on several devices, and in a model that is debugged.
+    Nothing happens in a cluster, on several devices, in a model that is debugged, and
+    for trees and averages, whose programs depend on a checkpoint. The first evaluation
+    waits for the thread.
     """
 
     def __init__(self, estimator: Estimator, spec: EvalSpec) -> None:
@@ -51,9 +53,13 @@ class CompileAhead(Hook):
         self._has_started = True
         if config.debug or config.num_worker_replicas > 1:
             return
+        if not self._estimator._can_compile_ahead:
+            return
         # No daemon: Python cannot end while XLA compiles. A run that ends early waits
         # for the program that is being compiled.
-        threading.Thread(target=self._compile, name="estimax-compile").start()
+        thread = threading.Thread(target=self._compile, name="estimax-compile")
+        thread.start()
+        self._estimator._compiling = thread
 
     def next_step(self, step: int) -> int:
         """Return the first step, once."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import logging
 import os
+import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -103,6 +104,8 @@ class Estimator:
     # Whether `evaluate` may pad its last batch: every row is computed by itself, and
     # the head leaves out rows of padding. Of a user's `model_fn` nobody knows this.
     _masks_padding = False
+    # Whether the programs of an evaluation are known before the first checkpoint.
+    _can_compile_ahead = True
     export_savedmodel = Retired(
         "write export_saved_model(export_dir_base, serving_input_receiver_fn)"
     )
@@ -130,6 +133,8 @@ class Estimator:
         # Caches, which threads may share. What belongs to one call is in its Session.
         self._programs: dict[Any, training.Program] = {}
         self._advised: set[str] = set()  # advice on batch sizes that was logged
+        # Set by `CompileAhead`, while it compiles the programs of an evaluation.
+        self._compiling: threading.Thread | None = None
         self._loader = Loader(
             self._config, self._warm_start, lambda: self.latest_checkpoint()
         )
@@ -752,6 +757,10 @@ class Estimator:
         `batch` is what the model is recorded on; None is the first of the session.
         """
         mode, is_eager = session.mode, session.is_eager
+        thread = self._compiling
+        if thread is not None and thread is not threading.current_thread():
+            # It traces and compiles what this call needs: at once, both would do it.
+            thread.join()
         batch = session.first_batch() if batch is None else batch
         key = (mode, training.structure_of(batch), is_eager, session.placement, form)
         if key not in self._programs:

@@ -94,3 +94,34 @@ def test_a_model_that_is_debugged_is_left_alone(make, modes):
     model.train(batches(2), [CompileAhead(model, ex.EvalSpec(batches(4)))], steps=3)
     wait()
     assert ex.ModeKeys.EVAL not in modes
+
+
+@pytest.mark.parametrize("kind", ["trees", "average"])
+def test_programs_that_depend_on_a_checkpoint_are_not_tried(kind):
+    columns = [ex.feature_columns.numeric_column("x")]
+    model = ex.BoostedTreesRegressor(columns)
+    if kind == "average":
+        members = {"linear": ex.LinearRegressor(columns)}
+        model = ex.AverageEstimator(ex.heads.RegressionHead(), members)
+    read = []
+    hook = CompileAhead(model, ex.EvalSpec(lambda: read.append("evaluation data")))
+    hook.after_run(ex.hooks.RunContext(step=1), {})
+    wait()
+    assert not read
+
+
+def test_an_evaluation_waits_for_its_program_and_records_none(make, modes):
+    model, may_go_on = make(), threading.Event()
+
+    def slow():
+        may_go_on.wait(60)
+        return batches(4)()
+
+    class Evaluate(ex.hooks.Hook):
+        def after_run(self, context, values):
+            threading.Timer(0.05, may_go_on.set).start()
+            model.evaluate_state(context.state, batches(4))
+
+    ahead = CompileAhead(model, ex.EvalSpec(slow))
+    model.train(batches(2), [ahead, Evaluate()], steps=1)
+    assert modes.count(ex.ModeKeys.EVAL) == 3, "recorded (2) and compiled (1) once"

@@ -59,6 +59,8 @@ _TEXT = "training/lightgbm"  # the name of LightGBM's text in a checkpoint
 class TreesEstimator(Estimator):
     """What boosted trees and random forests share; made by their subclasses."""
 
+    _can_compile_ahead = False  # a program depends on the size of the trees
+
     def __init__(
         self,
         head: Any,
