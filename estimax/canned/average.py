@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from estimax import checkpoints, heads, metrics
+from estimax import checkpoints, heads, metrics, staging
 from estimax.canned import defaults
 from estimax.canned.average_choice import (
     KeepBest,
@@ -338,8 +338,9 @@ class AverageEstimator(Estimator):
         first = next(iter(self._members.values()))
         copy_example(first.model_dir, self.model_dir)
         extra = {"weights": weights, "steps": steps, "trained_steps": goal or 0}
-        self._write(arrays, max(steps.values()), extra, listeners)
         self._programs.clear()  # they have the earlier weights
+        # Afterwards listeners evaluate and export, with programs that are kept.
+        self._write(arrays, max(steps.values()), extra, listeners)
 
     def _write(
         self,
@@ -394,7 +395,10 @@ class AverageEstimator(Estimator):
 
             # One computation for all weights: the program does not grow with them.
             losses = jax.vmap(loss_of)(jnp.asarray(candidates, jnp.float32))
-            rows = jnp.float32(logits.shape[0])
+            # The head has left out rows of padding, which are no rows here either.
+            trace = staging.current()
+            mask = None if trace is None else trace.mask
+            rows = jnp.float32(logits.shape[0]) if mask is None else jnp.sum(mask)
             found = {
                 str(i): metrics.mean(losses[i], rows) for i in range(len(candidates))
             }
@@ -402,7 +406,9 @@ class AverageEstimator(Estimator):
 
         assert self._held_out_fn is not None
         config = self.config.replace(model_dir=str(Path(path).parent))
-        measured = Estimator(model_fn, config=config).evaluate(
+        chooser = Estimator(model_fn, config=config)
+        chooser._masks_padding = self._masks_padding
+        measured = chooser.evaluate(
             self._held_out_fn, checkpoint_path=path, report=False
         )
         losses = np.array([measured[str(i)] for i in range(len(candidates))])

@@ -270,15 +270,34 @@ def _lower(
     # Traced once for all signatures: `jit` remembers the trace.
     answer_all = jax.jit(_flat_function(servable, like), inline=True)
     arguments = functions.abstract(weights, inputs)
+    first_of: dict[Any, str] = {}  # by what a signature returns
     for name in signatures:
         function = _function_of(answer_all, name)
         try:
-            exported[name] = functions.export_function(function, arguments, platforms)
+            same = first_of.setdefault(_outputs_of(answer_all, arguments, name), name)
+            if same == name:
+                made = functions.export_function(function, arguments, platforms)
+                exported[name] = made
+            else:
+                exported[name] = exported[same]
         except Exception as error:
             error.add_note(_advice(name, inputs, platforms))
             raise
     servable.exported[key] = exported
     return exported
+
+
+def _outputs_of(answer_all: Any, arguments: Sequence[Any], signature: str) -> Any:
+    """Return which arrays of the trace a signature returns, by which names.
+
+    The default signature of a head is another of its signatures as well. Equal ones are
+    lowered once: lowering for three platforms takes most of the time of an export.
+    """
+    traced = answer_all.trace(*arguments)
+    tree = jax.tree.structure(traced.out_info)
+    every = jax.tree.unflatten(tree, [id(v) for v in traced.jaxpr.jaxpr.outvars])
+    leaves, form = jax.tree.flatten(every[signature])
+    return tuple(leaves), form
 
 
 def _input_specs(

@@ -169,8 +169,13 @@ def row_zeros(
 
     zeros = {}
     arrays = stack_arrays(state.tables)
-    # Only the shapes are needed: XLA never sees this run of the model.
-    for name, ids in jax.eval_shape(ids_of_lookups).items():
+    # Only the shapes are needed: XLA never sees this run of the model. Steps and norms
+    # need the same ones.
+    leaves, form = jax.tree.flatten(batch)
+    key = form, tuple(leaf.shape for leaf in leaves)
+    if key not in updates.lookup_shapes:
+        updates.lookup_shapes[key] = jax.eval_shape(ids_of_lookups)
+    for name, ids in updates.lookup_shapes[key].items():
         table = arrays[name]  # masked tables are in no stack
         if table.shape[0] >= _ROWS_PER_ID * sum(each.size for each in ids):
             shapes = [(*each.shape, *table.shape[1:]) for each in ids]

@@ -22,7 +22,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from estimax import optimizers
@@ -98,6 +98,8 @@ class UpdatePlan:
     layout: StackLayout | None = None  # None if no tables are stacked
     average_decay: float | None = None  # of moving averages; None keeps none
     has_max_pooling: bool = False  # gets a faster gradient; see `max_pooling.py`
+    # Kept by `row_zeros`: the shapes of ids looked up, by the shapes of a batch.
+    lookup_shapes: dict[Any, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
     def from_recording(

@@ -210,7 +210,12 @@ class TreesEstimator(Estimator):
             first = arguments.first_batch(session.feed, f"{model}.train")
             if mode == ModeKeys.TRAIN and self._config.is_chief:
                 exporting.remember_example(self.model_dir, first)
-            return reading.read_rows(session, self._table, self._head, model)
+            # Rows for training and rows for validation mostly have one structure.
+            key = "rows", training.structure_of(first), session.placement
+            if key not in self._programs:
+                made = reading.reader(session, self._table, self._head, model)
+                self._programs[key] = made
+            return reading.read_rows(session, self._programs[key], self._table, model)
 
     def _validation(self, hooks: Sequence[Hook]) -> reading.TreeRows | None:
         """Return the rows of the first evaluation of `train_and_evaluate`."""
@@ -426,8 +431,10 @@ class _Run:
 
         def make() -> tuple[Any, Any]:
             text = grower.text
-            trees = {n: jnp.asarray(a) for n, a in arrays(text, iterations).items()}
-            saved = jnp.asarray(np.frombuffer(text.encode(), np.uint8))
+            # Not `jnp.asarray`, which is a program of its own for each shape.
+            made = arrays(text, iterations)
+            trees = {name: jax.device_put(array) for name, array in made.items()}
+            saved = jax.device_put(np.frombuffer(text.encode(), np.uint8))
             return {UNTRAINED: {_SCOPE: trees}}, {"lightgbm": saved}
 
         return TreesState.after(step, make)

@@ -74,7 +74,19 @@ def _without_repeats(node: Any) -> Any:
     return node if plain is source else replace(node, source=plain)
 
 
-def read_rows(session: Session, table: TreeColumns, head: Any, model: str) -> TreeRows:
+def reader(
+    session: Session, table: TreeColumns, head: Any, model: str
+) -> training.Program:
+    """Return the program that reads the rows of a session that has data."""
+    recording = training.record(
+        _reader(table, head, model), session.first_batch(), ModeKeys.PREDICT
+    )
+    return training.compile(recording, session.placement)
+
+
+def read_rows(
+    session: Session, program: training.Program, table: TreeColumns, model: str
+) -> TreeRows:
     """Return the rows of a session that has data, each once.
 
     Raises:
@@ -83,10 +95,6 @@ def read_rows(session: Session, table: TreeColumns, head: Any, model: str) -> Tr
       InputError: There is no row, or no row with a weight above 0.
       LabelError: A label is NaN or infinite.
     """
-    recording = training.record(
-        _reader(table, head, model), session.first_batch(), ModeKeys.PREDICT
-    )
-    program = training.compile(recording, session.placement)
     variables = training.Variables({}, {}, {})
     parts = []
     for batch in session.batches(program):

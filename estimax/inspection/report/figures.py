@@ -98,6 +98,13 @@ class Drawing:
 
     def svg(self) -> str:
         """Return the figure as an SVG element."""
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+        # The layout is found here: `savefig` would draw the figure twice to find it.
+        FigureCanvasSVG(self.figure)
+        self.figure.dpi = 72.0  # of SVG
+        self.figure.get_layout_engine().execute(self.figure)
+        self.figure.set_layout_engine("none")
         out = io.StringIO()
         metadata = {"Date": None, "Creator": None, "Format": None, "Type": None}
         self.figure.savefig(out, format="svg", metadata=metadata)
