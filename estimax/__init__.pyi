@@ -3,6 +3,7 @@
 `estimax/__init__.py` reads this file, so that each name is listed once.
 """
 
+from estimax import calibration as calibration
 from estimax import export as export
 from estimax import feature_columns as feature_columns
 from estimax import heads as heads

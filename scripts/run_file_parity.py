@@ -293,6 +293,7 @@ KEYS = {
     "BestExport": {
         "export.BestExporter": {
             "serving_input_receiver_fn": "receiver",
+            "calibration": "calibrate",
             "compare_fn": "metric",
             "assets_extra": "assets",
             "exports_to_keep": "keep",
@@ -301,6 +302,7 @@ KEYS = {
     "LatestExport": {
         "export.LatestExporter": {
             "serving_input_receiver_fn": "receiver",
+            "calibration": "calibrate",
             "assets_extra": "assets",
             "exports_to_keep": "keep",
         },
@@ -308,6 +310,7 @@ KEYS = {
     "FinalExport": {
         "export.FinalExporter": {
             "serving_input_receiver_fn": "receiver",
+            "calibration": "calibrate",
             "assets_extra": "assets",
         },
     },

@@ -20,6 +20,7 @@ LAYERS = {
     "core": 0,
     "storage": 1,
     "metrics": 1,
+    "calibration": 1,
     "parallel": 1,
     "native": 2,
     "v1.metrics": 2,
@@ -55,7 +56,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 PUBLIC = [
     "canned checkpoints client config estimator export feature_columns heads hooks",
     "input inspection metrics optimizers serving export.scoring hooks.summary",
-    "feature_columns.transforms inspection.report staging.variables v1.crf",
+    "calibration feature_columns.transforms inspection.report staging.variables v1.crf",
     "v1.experimental v1.feature_columns v1.inputs v1.lookup v1.losses v1.metrics",
     "v1.optimizers",
 ]

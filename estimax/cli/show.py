@@ -85,6 +85,21 @@ def _show_bundle(path: Path) -> None:
         say(f"  assets.extra: {', '.join(about['assets_extra'])}")
     if about["metrics"]:
         results.print(metrics_table(about["metrics"], "metrics at the export"))
+    if found := about.get("tables"):
+        sizes = found["bytes"]
+        worst = max(found["errors"].values(), default=0.0)
+        say(
+            f"  {found['tables']} tables in {found['dtype']}: {size(sizes['after'])} "
+            f"instead of {size(sizes['before'])}; outputs change by at most "
+            f"{worst:.2%} of their largest value"
+        )
+    if found := about.get("calibration"):
+        error = found["expected_calibration_error"]
+        say(
+            f"  calibrated by {found['method']} on {found['rows']:,} rows: expected "
+            f"calibration error {error['before']:.4f} before, {error['after']:.4f} "
+            "after"
+        )
     _print_features(about["features"])
     _print_signatures(about["signatures"])
     weights = {

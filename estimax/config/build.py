@@ -315,7 +315,9 @@ def early_stopping_call(
 
 def exporter_call(given: Export, plan: RunPlan) -> CallExpression:
     """Return the exporter of a section."""
-    named = changed_values(given, "explain", assets="assets_extra")
+    named = changed_values(
+        given, "explain", "table_dtype", "max_table_error", assets="assets_extra"
+    )
     if given.receiver == "examples":
         columns = [plan.columns.column(name) for name in _inputs(plan.run)]
         spec = CallExpression(
@@ -325,6 +327,8 @@ def exporter_call(given: Export, plan: RunPlan) -> CallExpression:
         named["serving_input_receiver_fn"] = CallExpression(path, {}, (spec,))
     elif given.receiver != "columns":
         named["serving_input_receiver_fn"] = Reference(str(given.receiver))
+    if given.calibrate is not None:
+        named["calibration"] = calibration_call(given.calibrate, plan)
     if isinstance(given, FinalExport):
         return CallExpression("estimax.export.FinalExporter", named, (given.name,))
     named |= changed_values(given, keep="exports_to_keep")
@@ -335,6 +339,17 @@ def exporter_call(given: Export, plan: RunPlan) -> CallExpression:
     compare = CallExpression("estimax.export.metric_compare", {}, (metric, mode))
     named["compare_fn"] = compare
     return CallExpression("estimax.export.BestExporter", named, (given.name,))
+
+
+def calibration_call(method: str, plan: RunPlan) -> CallExpression:
+    """Return a calibration that is fitted on the source of the evaluation."""
+    section = plan.run.eval
+    assert section is not None, "an export needs an evaluation; see checks.py"
+    named = changed_values(section, "steps")
+    if plan.run.data.weight is not None:
+        named["weight"] = plan.run.data.weight
+    path = f"estimax.calibration.{method.capitalize()}"
+    return CallExpression(path, named, (plan.input_fn(section.source),))
 
 
 def _inputs(run: Run) -> list[str]:

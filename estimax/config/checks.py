@@ -281,6 +281,24 @@ def _check_export(run: Run, note: Note) -> None:
             _check_metric(export, head, f"export.{i}", note)
         if export.explain is True and (reason := why_not_explained(run.model, head)):
             note(f"export.{i}.explain", f"{reason}; leave explain out")
+        if export.calibrate is not None:
+            _check_calibrate(run, head, f"export.{i}.calibrate", note)
+        if export.explain is True and export.table_dtype is not None:
+            note(
+                f"export.{i}.table_dtype", "cannot be given with explain; leave one out"
+            )
+
+
+def _check_calibrate(run: Run, head: Any, path: str, note: Note) -> None:
+    """Report a calibration of a model that does not predict classes of one label."""
+    found = None if head is None or is_broken(head) else head.type
+    if run.data.labels or found not in (None, "binary", "multi_class"):
+        several = "several labels" if run.data.labels else f"the head {found}"
+        note(
+            path,
+            "needs a head of type binary or multi_class, which predicts probabilities; "
+            f"the run has {several}. Remove it",
+        )
 
 
 def _check_metric(given: Any, head: Any, path: str, note: Note) -> None:

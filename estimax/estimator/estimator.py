@@ -12,11 +12,13 @@ its compiled programs, so that train and evaluate in turn compile nothing twice.
 from __future__ import annotations
 
 import copy
+import itertools
 import logging
 import os
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any, Never
 
@@ -25,14 +27,23 @@ from numpy.typing import NDArray
 
 from estimax import checkpoints, export, training
 from estimax import hooks as stock
+from estimax.calibration import FittedCalibration
+from estimax.calibration.methods import CalibrationMethod
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core import device_dtypes
 from estimax.core.display import format_path
+from estimax.core.errors import SpecError
 from estimax.core.migration import Retired
 from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
 from estimax.core.tracebacks import short_traceback
-from estimax.estimator import agreement, arguments, exporting
+from estimax.estimator import (
+    agreement,
+    arguments,
+    calibrating,
+    exporting,
+    small_tables,
+)
 from estimax.estimator import results as reports
 from estimax.estimator.default_log import shown_by_default
 from estimax.estimator.model_dir import REPLAY_SECS, mark_ended, training_in
@@ -44,6 +55,7 @@ from estimax.estimator.restore import (
 )
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.session import Session, join_cluster
+from estimax.estimator.small_tables import TableDtype
 from estimax.hooks import Hook, RunContext
 from estimax.parallel import Placement
 from estimax.parallel.cluster import check_alone, check_trains
@@ -448,6 +460,9 @@ class Estimator:
         *,
         metrics: Mapping[str, Any] | None = None,
         explain: bool = False,
+        calibration: CalibrationMethod | FittedCalibration | None = None,
+        table_dtype: TableDtype | None = None,
+        max_table_error: float = 0.01,
     ) -> str:
         """Write a bundle: a folder that predicts without any code of this model.
 
@@ -468,26 +483,51 @@ class Estimator:
           explain: Whether the bundle gets a signature "explain" as well, which returns
             the part of each feature in the output, as
             `ex.inspection.integrated_gradients` computes it with 64 steps.
+          calibration: The last step of the bundle, which adds
+            `calibrated_probabilities` to its predictions: one of `ex.calibration`, such
+            as `Isotonic(eval_input_fn)`, which is fitted to the checkpoint, or one that
+            was fitted before. None: probabilities are those of the model.
+          table_dtype: "float16" or "int8" to store the embedding tables of feature
+            columns in a half or about a quarter of the space, on disk and in the memory
+            of servers. int8 has a scale for each row; rows of fewer than 4 numbers are
+            float16. None: float32.
+          max_table_error: By how much an output may change by `table_dtype`, as a share
+            of its largest value on the example rows.
 
         Returns:
           The path of the bundle.
 
         Raises:
           MissingFileError: There is no checkpoint.
-          SpecError: `experimental_mode` is not PREDICT, or the model cannot be
-            explained: see `ex.inspection.integrated_gradients`.
+          SpecError: `experimental_mode` is not PREDICT; the model cannot be explained:
+            see `ex.inspection.integrated_gradients`; the model to calibrate predicts no
+            probabilities of classes; or with `table_dtype` the model has no tables, an
+            output changes by more than `max_table_error`, or `explain` is given too.
+          InputError: There are no rows to fit the calibration on.
+          LabelError: The rows to fit it on are not of every class.
         """
         exporting.check_mode(experimental_mode)
+        small_tables.check_options(table_dtype, max_table_error, explain=explain)
+        about: dict[str, Any] = {}
         with short_traceback():
-            servable, step = self._servable(
+            servable, step, program = self._servable(
                 serving_input_receiver_fn, checkpoint_path, explain=explain
             )
+            if table_dtype is not None:
+                servable, about["tables"] = small_tables.with_small_tables(
+                    servable, program, table_dtype, max_table_error
+                )
+            if calibration is not None:
+                fitted = self._fit_calibration(calibration, checkpoint_path)
+                servable = exporting.calibrated(servable, fitted)
+                about["calibration"] = fitted.report
             bundle = export.write_bundle(
                 servable,
                 export_dir_base,
                 assets_extra=assets_extra,
                 step=step,
                 metrics=metrics,
+                about=about,
             )
         return str(bundle)
 
@@ -529,7 +569,7 @@ class Estimator:
         receivers = dict(input_receiver_fn_map)
         with short_traceback():
             serving_fn = receivers[ModeKeys.PREDICT]
-            servable, step = self._servable(serving_fn, checkpoint_path)
+            servable, step, _ = self._servable(serving_fn, checkpoint_path)
             evaluation = None
             if ModeKeys.EVAL in receivers:
                 evaluation = self._evaluation(receivers[ModeKeys.EVAL], checkpoint_path)
@@ -541,6 +581,56 @@ class Estimator:
                 evaluation=evaluation,
             )
         return str(bundle)
+
+    def _fit_calibration(
+        self,
+        given: CalibrationMethod | FittedCalibration,
+        checkpoint_path: str | os.PathLike[str] | None,
+    ) -> FittedCalibration:
+        if isinstance(given, FittedCalibration):
+            return given
+        if given.input_fn is None:
+            raise SpecError(
+                f"export: calibration={type(given).__name__}() has no rows to fit on. "
+                f"Write ex.calibration.{type(given).__name__}(eval_input_fn)."
+            )
+        batches = self._predict_with_labels(
+            given.input_fn, given.weight, given.steps, checkpoint_path
+        )
+        return calibrating.fit(given, batches)
+
+    def _predict_with_labels(
+        self,
+        input_fn: InputFn,
+        weight: str | None,
+        steps: int | None,
+        checkpoint_path: str | os.PathLike[str] | None,
+    ) -> calibrating.Batches:
+        """Yield the predictions of each batch with its raw labels and weights."""
+        with self._open(ModeKeys.EVAL, input_fn) as session:
+            if session.feed.first is None:
+                return
+            arguments.check_ends(session.feed, steps, None)
+            first = session.first_batch()
+            rows = calibrating.RawRows.find(first, weight)
+            # The program of `predict`, and its feed with labels.
+            features = {o: value for o, value in first.items() if o.part == "features"}
+            predicting = Session(self._config, ModeKeys.PREDICT)
+            form = self._form_of(checkpoint_path)
+            program = self._program(predicting, features, form)
+            loaded = self._loader.load(program, features, checkpoint_path)
+            plan = replace(program.plan, forwarded=rows.forwarded)
+            depth = self._config.prefetch_batches
+            for predictions, forwarded in training.predict(
+                program,
+                loaded.variables,
+                itertools.islice(session.feed.batches(plan, depth=depth), steps),
+                (),
+                RunContext(step=loaded.step),
+                debugging=session.debugging,
+            ):
+                kept = calibrating.needed(predictions)
+                yield device_dtypes.materialize(jax.device_get(kept)), forwarded, rows
 
     def _evaluation(
         self,
@@ -559,15 +649,15 @@ class Estimator:
         checkpoint_path: str | os.PathLike[str] | None,
         *,
         explain: bool = False,
-    ) -> tuple[export.Servable, int]:
-        """Return what a bundle that predicts is written from, and the training step."""
+    ) -> tuple[export.Servable, int, training.Program]:
+        """Return what a bundle that predicts is written from, its step and program."""
         self._loader.check_trained(checkpoint_path)
         program, example, parse = self._serving_program(receiver_fn, checkpoint_path)
         loaded = self._loader.load(program, example, checkpoint_path, Placement())
         servable = exporting.servable(
             program, loaded.variables, example, parse, explain=explain
         )
-        return servable, loaded.step
+        return servable, loaded.step, program
 
     def _serving_program(
         self,

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from estimax import export, training
+from estimax.calibration import FittedCalibration
+from estimax.calibration.fitted import calibrate
 from estimax.core.errors import BundleError, SpecError
 from estimax.core.explanation import EXPLAIN
 from estimax.core.sparse import Sparse
@@ -31,6 +33,7 @@ from estimax.feature_columns import transforms
 from estimax.heads.labels import ClassLabels, NumberLabels
 from estimax.input.examples.parsing import record_parsings
 from estimax.input.sources.csv_reader import record_decodings
+from estimax.staging import RowReaders
 from estimax.staging.host_plan import PreparedBatch, RawBatch, flatten
 from estimax.staging.trace import HostCall, Origin
 from estimax.storage import atomic, json_text
@@ -73,7 +76,7 @@ def servable(
     answers = [output.as_outputs() for output in outputs.values()]
     plan = replace(program.plan, forwarded=find_forwarded(answers))
     if _FUNCTION not in exported:
-        answer = _signatures_function(program)
+        answer = signatures_function(program)
         if explain:
             answer = _with_explanation(
                 program, answer, plan.prepare(_features(example))
@@ -93,14 +96,20 @@ def servable(
     )
 
 
-def _signatures_function(
+def signatures_function(
     program: training.Program,
+    readers: Callable[[Mapping[str, Any]], RowReaders] = lambda weights: {},
 ) -> _Function:
+    """Return the function from weights and a batch to the outputs of all signatures.
+
+    `readers` returns how tables are read that are stored in another form.
+    """
+
     def predict(
         weights: Mapping[str, Any], inputs: PreparedBatch
     ) -> dict[str, dict[str, Any]]:
         variables = variables_from_names(program.shapes, weights)
-        spec = program.outputs(variables, inputs)
+        spec = program.outputs(variables, inputs, readers(weights))
         exports = spec.export_outputs or {}
         return {name: output.as_outputs() for name, output in exports.items()}
 
@@ -126,6 +135,61 @@ def _with_explanation(
         return {**answer(weights, inputs), EXPLAIN: explained}
 
     return answer_and_explain
+
+
+CALIBRATED = "calibrated_probabilities"  # the output that a calibration adds
+_WEIGHTS = "calibration"  # its arrays among the weights of a bundle
+
+
+def calibrated(
+    servable: export.Servable, calibration: FittedCalibration
+) -> export.Servable:
+    """Return a servable whose last step is a calibration.
+
+    Signatures that answer with "probabilities" get "calibrated_probabilities" too. The
+    scores of classify and regress requests are replaced if the calibration says so.
+    """
+    arrays = {f"{_WEIGHTS}/{n}": v for n, v in calibration.arrays.items()}
+    method, classify = calibration.method, calibration.classify
+
+    def predict(
+        weights: Mapping[str, Any], inputs: PreparedBatch
+    ) -> dict[str, dict[str, Any]]:
+        own = {name: v for name, v in weights.items() if name not in arrays}
+        outputs = servable.function(own, inputs)
+        answers = [one for one in outputs.values() if "probabilities" in one]
+        if not answers:
+            raise SpecError(
+                "calibration: no signature of the model answers with 'probabilities'; "
+                f"found { ({n: sorted(one) for n, one in outputs.items()}) }."
+            )
+        numbers = {n.partition("/")[2]: weights[n] for n in arrays}
+        found = calibrate(method, numbers, answers[0]["probabilities"])
+        return {
+            name: _with_calibrated(one, found, servable.methods.get(name), classify)
+            for name, one in outputs.items()
+        }
+
+    # Kept between exports: jax then traces and compiles once.
+    kept = servable.exported.setdefault((_WEIGHTS, method, classify), {})
+    return replace(
+        servable,
+        function=kept.setdefault(_FUNCTION, predict),
+        weights={**servable.weights, **arrays},
+        exported=kept,
+    )
+
+
+def _with_calibrated(
+    answer: dict[str, Any], found: Any, method: str | None, classify: bool
+) -> dict[str, Any]:
+    if "probabilities" in answer:
+        return {**answer, CALIBRATED: found}
+    if classify and method == export.CLASSIFY:
+        return {**answer, "scores": found}
+    if classify and method == export.REGRESS:
+        return {name: found[:, 1:].reshape(v.shape) for name, v in answer.items()}
+    return answer
 
 
 def evaluation_servable(

@@ -16,8 +16,10 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
+from estimax.calibration import FittedCalibration
+from estimax.calibration.methods import CalibrationMethod
 from estimax.core.docstrings import document_like
 from estimax.core.errors import BundleError, SpecError, did_you_mean
 from estimax.export import manifest
@@ -26,6 +28,8 @@ from estimax.storage import atomic, json_text
 EvalResult = Mapping[str, Any]
 CompareFn = Callable[..., bool]  # called with best_eval_result, current_eval_result
 ReceiverFn = Callable[[], Any]
+Calibration = CalibrationMethod | FittedCalibration
+TableDtype = Literal["float16", "int8"]
 
 BEST_FILE = "best_export.json"
 _IGNORED = ("as_text", "event_file_pattern")  # accepted, as in tf.estimator
@@ -92,6 +96,9 @@ class _BundleExporter:
     assets_extra: Mapping[str, str] | None
     exports_to_keep: int | None = None
     explain: bool = False
+    calibration: Calibration | None = None
+    table_dtype: TableDtype | None = None
+    max_table_error: float = 0.01
 
     def __post_init__(self) -> None:
         name: Any = self.name
@@ -112,9 +119,13 @@ class _BundleExporter:
             name: value
             for name, value in vars(self).items()
             if value not in (None, False) and name not in _IGNORED
+            if self._is_used(name)
         }
         texts = (f"{n}={getattr(v, '__qualname__', repr(v))}" for n, v in given.items())
         return f"{type(self).__name__}({', '.join(texts)})"
+
+    def _is_used(self, name: str) -> bool:
+        return name != "max_table_error" or self.table_dtype is not None
 
     def _export(
         self,
@@ -123,9 +134,15 @@ class _BundleExporter:
         checkpoint_path: str | None,
         eval_result: EvalResult | None,
     ) -> str:
-        # Not given unless wanted: an estimator of the user need not know it.
+        # Any, and given only if wanted: an estimator of the user need not know them.
+        export: Any = estimator.export_saved_model
         more: dict[str, Any] = {"explain": True} if self.explain else {}
-        path = estimator.export_saved_model(
+        if self.calibration is not None:
+            more["calibration"] = self.calibration
+        if self.table_dtype is not None:
+            more["table_dtype"] = self.table_dtype
+            more["max_table_error"] = self.max_table_error
+        path = export(
             export_path,
             self.serving_input_receiver_fn,
             assets_extra=self.assets_extra,
@@ -153,6 +170,12 @@ class FinalExporter(_BundleExporter):
       as_text: Ignored: the manifest of a bundle is always text.
       explain: Whether bundles get the signature "explain"; see
         `Estimator.export_saved_model`.
+      calibration: The last step of the bundle, fitted to each checkpoint that is
+        exported, such as `ex.calibration.Isotonic(eval_input_fn)`. None: none.
+      table_dtype: "float16" or "int8" to store embedding tables in less space. None:
+        float32. See `Estimator.export_saved_model`.
+      max_table_error: By how much an output may change by `table_dtype`, as a share of
+        its largest value on the example rows.
 
     Raises:
       SpecError: `name` is not the name of a folder.
@@ -167,6 +190,9 @@ class FinalExporter(_BundleExporter):
     assets_extra: Mapping[str, str] | None = None
     as_text: bool = False
     explain: bool = False
+    calibration: Calibration | None = None
+    table_dtype: TableDtype | None = None
+    max_table_error: float = 0.01
 
     @document_like(Exporter.export)
     def export(
@@ -208,6 +234,9 @@ class LatestExporter(_BundleExporter):
     as_text: bool = False
     exports_to_keep: int | None = 5  # None: all
     explain: bool = False
+    calibration: Calibration | None = None
+    table_dtype: TableDtype | None = None
+    max_table_error: float = 0.01
 
     @document_like(Exporter.export)
     def export(
@@ -308,6 +337,9 @@ class BestExporter(_BundleExporter):
     as_text: bool = False
     exports_to_keep: int | None = 5  # None: all; the best one always stays
     explain: bool = False
+    calibration: Calibration | None = None
+    table_dtype: TableDtype | None = None
+    max_table_error: float = 0.01
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -90,6 +90,7 @@ def write_bundle(
     assets_extra: Mapping[str, str | os.PathLike[str]] | None = None,
     step: int | None = None,
     metrics: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
     evaluation: Servable | None = None,
     platforms: Sequence[str] = PLATFORMS,
     now: Callable[[], float] = time.time,
@@ -107,6 +108,8 @@ def write_bundle(
       step: The training step of the weights, for the manifest.
       metrics: The result of an evaluation of these weights, for the manifest. None:
         none.
+      about: More entries of the manifest, as JSON values, such as how probabilities
+        were calibrated. None: none.
       evaluation: A second function, with one signature of the method `EVALUATE`. It
         becomes a bundle of its own in the folder `eval` of the version. None: none.
       platforms: The platforms that can run the bundle: "cpu", "cuda", "rocm", "tpu".
@@ -141,7 +144,8 @@ def write_bundle(
     while True:
         created = now()
         version = manifest.next_version(base, created)
-        about = {
+        entries = {
+            **(about or {}),
             **_about(program, version, created, step),
             "metrics": manifest.plain_metrics(metrics or {}),
             "examples_name": servable.examples_name,
@@ -150,8 +154,8 @@ def write_bundle(
             with atomic.folder(base / str(version)) as folder:
                 _write_content(folder, servable, program, extra)
                 if evaluation is not None and judged is not None:
-                    _write_bundle_in(folder / EVAL_FOLDER, evaluation, judged, about)
-                write_manifest(folder, about)
+                    _write_bundle_in(folder / EVAL_FOLDER, evaluation, judged, entries)
+                write_manifest(folder, entries)
                 if functions.runs_here(platforms):
                     _test(folder, servable)
                 _take(base / str(version))

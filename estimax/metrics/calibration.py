@@ -5,16 +5,21 @@
     lift_at_k(labels, scores, k=0.1).compute()
 
 Probabilities are calibrated if of the examples predicted at 0.7 a share of 0.7 is
-positive. They fall into bins of equal width, and the state is the weight, the sum of
+positive. They fall into bins, and the state is the weight, the sum of
 predictions and the sum of labels of each bin. Gain and lift keep a histogram of scores.
 """
+
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
 
+from estimax.core.errors import did_you_mean
 from estimax.metrics.inputs import Data, times_weights
 from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums, safe_div
 from estimax.metrics.thresholds import count, count_passed_even, score_pair, unit_scores
+
+Strategy = Literal["uniform", "quantile"]
 
 
 def expected_calibration_error(
@@ -23,6 +28,7 @@ def expected_calibration_error(
     weights: Data | None = None,
     *,
     num_bins: int = 10,
+    strategy: Strategy = "uniform",
 ) -> Sums:
     """Return the mean distance between predicted and observed rates.
 
@@ -36,7 +42,10 @@ def expected_calibration_error(
         trailing axis of size 1.
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
-      num_bins: Into how many bins of equal width the probabilities fall.
+      num_bins: Into how many bins the probabilities fall.
+      strategy: "uniform" makes bins of equal width, and "quantile" bins of about equal
+        weight, as scikit-learn's `calibration_curve` does. Use "quantile" if most
+        probabilities are small, as those of clicks: with "uniform" they share one bin.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for the
@@ -45,14 +54,26 @@ def expected_calibration_error(
 
     Raises:
       MetricError: A prediction is outside [0, 1] or NaN, `num_bins` is less than 1,
-        shapes do not fit each other, or only some of the arrays are given. Inside
-        `jit`, where values cannot be checked, the result is NaN instead.
+        `strategy` is unknown, shapes do not fit each other, or only some of the arrays
+        are given. Inside `jit`, where values cannot be checked, the result is NaN
+        instead.
 
     Example:
       >>> metric = expected_calibration_error([1, 0], [0.75, 0.75])
       >>> float(metric.compute())
       0.25
+      >>> clicks = [1, 0, 0, 0], [0.01, 0.01, 0.02, 0.02]
+      >>> metric = expected_calibration_error(*clicks, num_bins=2, strategy="quantile")
+      >>> round(float(metric.compute()), 3)  # (0.49 + 0.02) / 2
+      0.255
     """
+    if strategy not in get_args(Strategy):
+        near = did_you_mean(str(strategy), get_args(Strategy))
+        raise MetricError(f"unknown strategy {strategy!r}{near}")
+    if strategy == "quantile":
+        _check_bins(num_bins)
+        fine = _fine_sums(labels, predictions, weights)
+        return from_sums(fine, _quantile_error, num_bins=num_bins)
     sums = _bin_sums(labels, predictions, weights, num_bins)
     return from_sums(sums, _error)
 
@@ -178,12 +199,53 @@ def lift_at_k(
 def _bin_sums(
     labels: Data | None, predictions: Data | None, weights: Data | None, num_bins: int
 ) -> dict[str, jax.Array]:
-    if num_bins < 1:
-        raise MetricError(f"num_bins must be at least 1, got {num_bins}")
+    _check_bins(num_bins)
     truth, scores, weighted = unit_scores(labels, predictions, weights)
     bins = jnp.floor(scores.astype(jnp.float32) * num_bins)
     # The last bin includes 1. A NaN goes to bin 0; its weight is NaN already.
     index = jnp.clip(jnp.nan_to_num(bins), 0, num_bins - 1).astype(jnp.int32)
+    return _sums_by_bin(truth, scores, weighted, index, num_bins)
+
+
+def _check_bins(num_bins: int) -> None:
+    if num_bins < 1:
+        raise MetricError(f"num_bins must be at least 1, got {num_bins}")
+
+
+# Fine bins of the logit, merged into bins of equal weight when all data is seen. The
+# smallest ones are as fine, relative to the probability, as those in the middle.
+_FINE_BINS, _LARGEST_LOGIT = 4096, 16.0
+
+
+def _fine_sums(
+    labels: Data | None, predictions: Data | None, weights: Data | None
+) -> dict[str, jax.Array]:
+    truth, scores, weighted = unit_scores(labels, predictions, weights)
+    logits = jnp.nan_to_num(jax.scipy.special.logit(scores.astype(jnp.float32)))
+    place = (logits / _LARGEST_LOGIT + 1) * (_FINE_BINS / 2)
+    index = jnp.clip(place, 0, _FINE_BINS - 1).astype(jnp.int32)
+    return _sums_by_bin(truth, scores, weighted, index, _FINE_BINS)
+
+
+def _quantile_error(sums: Accumulators, *, num_bins: int) -> jax.Array:
+    weight = sums["weight"]
+    total = jnp.sum(weight)
+    middle = safe_div(jnp.cumsum(weight) - weight / 2, total)
+    index = jnp.clip(jnp.nan_to_num(middle) * num_bins, 0, num_bins - 1)
+    merged = {
+        name: jax.ops.segment_sum(values, index.astype(jnp.int32), num_bins)
+        for name, values in sums.items()
+    }
+    return _error(merged)
+
+
+def _sums_by_bin(
+    truth: jax.Array,
+    scores: jax.Array,
+    weighted: jax.Array,
+    index: jax.Array,
+    num_bins: int,
+) -> dict[str, jax.Array]:
     per_example = {
         "weight": weighted,
         "prediction": times_weights(weighted, scores),

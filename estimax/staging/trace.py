@@ -39,6 +39,8 @@ OUT_OF_RANGE = "ids_out_of_range/"
 TRAINED_COLLECTIONS = ("params", "tables")
 
 Raw = Any  # np.ndarray of numbers | Strings | Sparse: one feature on the host
+# Name of a table -> function of the table and ids, which returns rows.
+RowReaders = Mapping[str, Callable[[Any, Any], Any]]
 
 
 class HostTransform(Protocol):
@@ -219,9 +221,10 @@ class Trace:
         self.joined: set[tuple[str, str]] = set()
         # Filled by `feature_columns/embed_layers.py`: large tables of `nn.Embed`.
         self.embeds: set[str] = set()
-        # On a mesh: how the rows of a sharded table are read, by its name; and whether
-        # native kernels may be used, which know one device only.
-        self.readers: Mapping[str, Callable[[Any, Any], Any]] = {}
+        # How the rows of a table are read that is sharded over a mesh, or stored in
+        # another form in a bundle; and, on a mesh, whether native kernels may be used,
+        # which know one device only.
+        self.readers: RowReaders = {}
         self.uses_kernels = True
         # Float32 [B], 0 for rows of padding, which heads leave out; None without any.
         self.mask: Any = None

@@ -145,6 +145,7 @@ def apply(
     row_zeros: Mapping[str, Sequence[jax.Array]] | None = None,
     cuts_lookups: bool = False,
     inputs: staging.ModelInputs | None = None,
+    readers: staging.RowReaders | None = None,
 ) -> Applied:
     """Run the `model_fn` on a prepared batch with given variables.
 
@@ -153,8 +154,10 @@ def apply(
     with respect to them. With `cuts_lookups`, no gradient flows through lookups.
     `inputs` records the numbers through which features enter the model, or replaces
     them.
+    `readers` read the rows of tables that are stored in another form.
     """
     trace = _trace(model, arrays, structure, placement or Placement())
+    trace.readers = {**trace.readers, **(readers or {})}
     trace.rows, trace.row_zeros = rows or {}, row_zeros or {}
     trace.cuts_lookups = cuts_lookups
     trace.inputs = inputs

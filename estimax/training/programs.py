@@ -30,6 +30,7 @@ from estimax.metrics import metric
 from estimax.parallel import Placement
 from estimax.staging.host_plan import HostPlan, PreparedBatch
 from estimax.staging.packing import Packed, unpack
+from estimax.staging.trace import RowReaders
 from estimax.training import logged_values, nonfinite, steps
 from estimax.training.advice import advice_on_tables
 from estimax.training.apply_updates import init_groups
@@ -56,8 +57,8 @@ class Program:
       step: In training (state, batch) -> (state, outputs), which donates the state. In
         evaluation (variables, batch) -> {"outputs", "metrics"}. In prediction
         (variables, batch) -> predictions, class names still as ids.
-      outputs: (variables, prepared batch) -> spec, on one device and not compiled.
-        Exports lower it.
+      outputs: (variables, prepared batch, readers of tables in another form) -> spec,
+        on one device and not compiled. Exports lower it.
       logged: The name of each logged value and its kind.
       observe: Computes logged values that `step` does not return, for (state or
         variables, batch) or (state, stack, place).
@@ -82,7 +83,7 @@ class Program:
     plan: HostPlan
     placement: Placement
     step: Callable[..., Any]
-    outputs: Callable[[Variables, PreparedBatch], EstimatorSpec]
+    outputs: Callable[..., EstimatorSpec]
     logged: Mapping[str, str] = field(default_factory=dict)
     observe: logged_values.Observe = _absent
     observed: frozenset[str] = frozenset()
@@ -222,17 +223,18 @@ def _place_tables(recording: Recording, placement: Placement) -> Placement:
     return placement.with_tables({**shapes.tables, **declared}, unpadded)
 
 
-def _make_outputs(
-    recording: Recording,
-) -> Callable[[Variables, PreparedBatch], EstimatorSpec]:
-    """Build outputs(variables, batch) -> spec, for one device.
+def _make_outputs(recording: Recording) -> Callable[..., EstimatorSpec]:
+    """Build outputs(variables, batch, readers) -> spec, for one device.
 
     An eager model is applied as one that is traced: an export always traces.
     """
     model = replace(recording.model, eager=False)
 
-    def outputs(variables: Variables, batch: PreparedBatch) -> EstimatorSpec:
-        return apply(model, variables, batch, recording.structure).spec
+    def outputs(
+        variables: Variables, batch: PreparedBatch, readers: RowReaders | None = None
+    ) -> EstimatorSpec:
+        structure = recording.structure
+        return apply(model, variables, batch, structure, readers=readers).spec
 
     return outputs
 

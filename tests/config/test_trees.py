@@ -61,7 +61,7 @@ def written(folder, *changes):
 
 
 def test_a_run_file_trains_boosted_trees_with_missing_numbers(folder):
-    path = written(folder)
+    path = written(folder, ("{type: final}", "{type: final, calibrate: isotonic}"))
     built = build(load(path))
     ex.train_and_evaluate(built.estimator, built.train_spec(), built.eval_spec())
     assert isinstance(built.estimator, ex.BoostedTreesEstimator)
@@ -69,8 +69,14 @@ def test_a_run_file_trains_boosted_trees_with_missing_numbers(folder):
     assert found["accuracy"] > 0.93
     assert found["global_step"] < 60  # stopped early
     (bundle,) = (folder / "model" / "export" / "final").iterdir()
-    answer = ex.export.load(bundle).predict({"hour": [3.0], "city": ["Rome"]})
+    loaded = ex.export.load(bundle)
+    answer = loaded.predict({"hour": [3.0], "city": ["Rome"]})
     assert answer["probabilities"].shape == (1, 2)
+    assert answer["calibrated_probabilities"].shape == (1, 2)
+    assert loaded.manifest["calibration"]["rows"] == 200
+    source = built.input_fn("test")
+    report = ex.report.write_report(built.estimator, source, importance_secs=0)
+    assert "was calibrated by isotonic on 200 rows" in report.read_text()
 
 
 def test_a_random_forest_has_its_options(folder):
@@ -97,6 +103,13 @@ def test_a_random_forest_has_its_options(folder):
         ("n_trees: 60", "features: [aeg]", "'aeg'"),
         ("n_trees: 60", "pruning_mode: last", "model.pruning_mode"),
         ("eval:", "optimizers: {dnn: {type: adam}}\neval:", "optimizers.dnn"),
+        (
+            "5}\ntrain: {max_steps: 300}\neval: {source: test}\n"
+            "export: [{type: final}]",
+            "5, head: {type: regression}}\ntrain: {max_steps: 300}\n"
+            "eval: {source: test}\nexport: [{type: final, calibrate: platt}]",
+            "export.0.calibrate: needs a head of type binary or multi_class",
+        ),
     ],
 )
 def test_a_mistake_is_reported_with_its_place(folder, old, new, words):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from estimax.calibration.measures import log_losses, reliability
 from estimax.inspection.report import measures
 
 sklearn = pytest.importorskip("sklearn.metrics")
@@ -53,7 +54,7 @@ def test_labels_of_one_class_have_no_curve():
 
 def test_log_losses_are_those_of_scikit_learn(rows):
     labels, scores, weights = rows
-    losses = measures.log_losses(labels, scores)
+    losses = log_losses(labels, scores)
     clipped = np.clip(scores, 1e-7, 1 - 1e-7)
     expected = sklearn.log_loss(labels, clipped, sample_weight=weights)
     assert measures.mean(losses, weights) == pytest.approx(expected)
@@ -62,7 +63,7 @@ def test_log_losses_are_those_of_scikit_learn(rows):
 def test_calibrated_predictions_have_no_error():
     predictions = np.repeat([0.25, 0.75], 100)
     labels = np.concatenate([np.arange(100) < 25, np.arange(100) < 75]).astype(float)
-    found = measures.calibration(labels, predictions, np.ones(200), bins=2)
+    found = reliability(labels, predictions, np.ones(200), bins=2)
     assert found.error == pytest.approx(0.0)
     np.testing.assert_allclose(found.weight, [100, 100])
 

@@ -32,3 +32,23 @@ def test_probability_one_falls_into_the_last_bin() -> None:
 def test_scores_outside_the_unit_interval_are_refused() -> None:
     with pytest.raises(metrics.MetricError, match=r"within \[0, 1\]"):
         metrics.reliability_curve([1], [1.5])
+
+
+def test_bins_of_equal_weight_tell_small_probabilities_apart():
+    rng = np.random.default_rng(0)
+    scores = (rng.random(6000) ** 2 * 0.02).astype(np.float32)  # as those of clicks
+    labels, weights = rng.random(6000) < 2 * scores, rng.random(6000)
+    metric = metrics.expected_calibration_error(strategy="quantile", num_bins=8)
+    for part in np.split(np.arange(6000), 3):
+        rows = labels[part], scores[part], weights[part]
+        metric = metric.merge(
+            metrics.expected_calibration_error(*rows, strategy="quantile", num_bins=8)
+        )
+    order = np.argsort(scores)
+    at = np.cumsum(weights[order]) / weights.sum()
+    bins = np.split(order, np.searchsorted(at, np.arange(1, 8) / 8))
+    gaps = [weights[b] @ (scores[b] - labels[b]) for b in bins]
+    exact = np.abs(gaps).sum() / weights.sum()
+    assert float(metric.compute()) == pytest.approx(exact, rel=0.05)
+    with pytest.raises(metrics.MetricError, match="unknown strategy 'quantil'; did"):
+        metrics.expected_calibration_error(labels, scores, strategy="quantil")

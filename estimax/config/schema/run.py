@@ -394,6 +394,7 @@ class EarlyStopping:
 
 
 Receiver = Literal["columns", "examples"] | CodeName
+CalibrationName = Literal["temperature", "platt", "isotonic"]
 
 
 class ExporterSection:
@@ -408,6 +409,13 @@ class ExporterSection:
         function.
       explain: Whether bundles also answer with the part of each feature in the output,
         as the signature "explain".
+      calibrate: Fit a calibration on the source of eval, and add
+        calibrated_probabilities to the predictions of the bundle. temperature: one
+        number. platt: two, for each class. isotonic: a curve, for 1,000 rows or more.
+      table_dtype: Store the embedding tables of the bundle in a half (float16) or about
+        a quarter (int8, with a scale for each row) of the space.
+      max_table_error: By how much an output may change by `table_dtype`, as a share of
+        its largest value on the example rows; the export fails if it changes more.
     """
 
 
@@ -429,6 +437,9 @@ class BestExport(ExporterSection):
     assets: Mapping[str, str] = field(default_factory=dict)
     receiver: Receiver = "columns"
     explain: bool = False
+    calibrate: CalibrationName | None = None
+    table_dtype: Literal["float16", "int8"] | None = None
+    max_table_error: PositiveFloat = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -445,6 +456,9 @@ class LatestExport(ExporterSection):
     assets: Mapping[str, str] = field(default_factory=dict)
     receiver: Receiver = "columns"
     explain: bool = False
+    calibrate: CalibrationName | None = None
+    table_dtype: Literal["float16", "int8"] | None = None
+    max_table_error: PositiveFloat = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -460,6 +474,9 @@ class FinalExport(ExporterSection):
     assets: Mapping[str, str] = field(default_factory=dict)
     receiver: Receiver = "columns"
     explain: bool = False
+    calibrate: CalibrationName | None = None
+    table_dtype: Literal["float16", "int8"] | None = None
+    max_table_error: PositiveFloat = 0.01
 
 
 Export = BestExport | LatestExport | FinalExport

@@ -17,8 +17,9 @@ from typing import Any, ParamSpec
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax.calibration.measures import Reliability
 from estimax.core.errors import ConfigError
-from estimax.inspection.report.measures import Calibration, ThresholdCurve
+from estimax.inspection.report.measures import ThresholdCurve
 
 Array = NDArray[Any]
 P = ParamSpec("P")
@@ -207,7 +208,7 @@ def _curve(
 
 @with_style
 def calibration_chart(
-    found: Calibration, *, x: str = "mean prediction", y: str = "mean label"
+    found: Reliability, *, x: str = "mean prediction", y: str = "mean label"
 ) -> str:
     """Return mean labels over mean predictions; the diagonal is perfect."""
     drawing = Drawing("calibration")

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-_TINY = 1e-7  # smallest probability of which a logarithm is taken
-
 
 @dataclass(frozen=True)
 class ThresholdCurve:
@@ -93,45 +91,6 @@ def threshold_curve(
     return ThresholdCurve(np.append(np.inf, ordered[last]), tp, fp)
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """Bins of predictions with about the same number of rows each.
-
-    Attributes:
-      predicted: Mean prediction of each bin.
-      actual: Mean label of each bin.
-      weight: Weight of the rows of each bin.
-    """
-
-    predicted: Array
-    actual: Array
-    weight: Array
-
-    @property
-    def error(self) -> float:
-        """The mean distance between prediction and label over the bins."""
-        gaps = np.abs(self.predicted - self.actual)
-        return float(np.average(gaps, weights=self.weight))
-
-
-def calibration(
-    labels: Array, predictions: Array, weights: Array, bins: int = 15
-) -> Calibration:
-    """Return mean prediction and mean label in bins of equal numbers of rows.
-
-    >>> found = calibration(np.array([0, 1]), np.array([0.2, 0.6]), np.ones(2), bins=1)
-    >>> found.predicted.tolist(), found.actual.tolist()
-    ([0.4], [0.5])
-    """
-    order = np.argsort(predictions, kind="stable")
-    parts = [part for part in np.array_split(order, bins) if weights[part].sum() > 0]
-    predicted, actual = (
-        np.array([np.average(values[p], weights=weights[p]) for p in parts])
-        for values in (predictions, labels)
-    )
-    return Calibration(predicted, actual, np.array([weights[p].sum() for p in parts]))
-
-
 def confusion(labels: Array, guesses: Array, weights: Array, classes: int) -> Array:
     """Return the weights [label, prediction] of class ids.
 
@@ -140,16 +99,6 @@ def confusion(labels: Array, guesses: Array, weights: Array, classes: int) -> Ar
     """
     cells = labels.astype(int) * classes + guesses.astype(int)
     return np.bincount(cells, weights, classes**2).reshape(classes, classes)
-
-
-def log_losses(labels: Array, probabilities: Array) -> Array:
-    """Return the loss of each row: of one probability [N], or of classes [N, K]."""
-    p = np.clip(probabilities.astype(np.float64), _TINY, 1 - _TINY)
-    if p.ndim == 2:
-        losses: Array = -np.log(p[np.arange(len(p)), labels.astype(int)])
-        return losses
-    losses = -(labels * np.log(p) + (1 - labels) * np.log(1 - p))
-    return losses
 
 
 def mean(values: Array, weights: Array) -> float:

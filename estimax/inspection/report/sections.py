@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax.calibration.measures import reliability
 from estimax.inspection.report import columns, figures, measures
 from estimax.inspection.report.page import Page, Section
 from estimax.inspection.report.tasks import HeadTask
@@ -67,7 +68,7 @@ def _binary(section: Section, task: HeadTask, rows: ReportRows) -> None:
     if curve is None:
         section.text("All labels of these rows are the same, so there are no curves.")
         return
-    found = measures.calibration(task.labels, task.scores, rows.weights)
+    found = reliability(task.labels, task.scores, rows.weights)
     total = curve.tp[-1] + curve.fp[-1]
     section.tiles(
         [
@@ -130,7 +131,7 @@ def _multi_class(section: Section, task: HeadTask, rows: ReportRows) -> None:
     assert task.probabilities is not None
     right = (task.guesses == task.labels).astype(float)
     labels, counts = np.unique(task.labels, return_counts=True)
-    sure = measures.calibration(right, task.scores, rows.weights)
+    sure = reliability(right, task.scores, rows.weights)
     section.tiles(
         [
             ("accuracy", f"{measures.mean(right, rows.weights):.4f}"),
@@ -207,7 +208,7 @@ def _regression(section: Section, task: HeadTask, rows: ReportRows) -> None:
             ("median absolute error", f"{np.median(np.abs(errors)):.4g}"),
         ]
     )
-    found = measures.calibration(task.labels, task.scores, weights)
+    found = reliability(task.labels, task.scores, weights)
     predicted = {"x_name": "prediction"}
     section.figures(
         (

@@ -16,7 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.inspection.report import measures
+from estimax.calibration.measures import log_losses
+from estimax.calibration.methods import class_ids
 
 Array = NDArray[Any]
 Kind = Literal["binary", "multi_class", "regression"]
@@ -86,18 +87,18 @@ def _tasks(name: str, found: Mapping[str, Any], labels: Any) -> list[HeadTask]:
     if "logistic" in found and np.shape(found["logistic"])[1:] in ((), (1,)):
         scores = np.asarray(found["logistic"], np.float64).reshape(-1)
         words = _words(found, 2)
-        truth = _class_ids(labels, words)
+        truth = class_ids(labels, words)
         if truth is None or len(truth) != len(scores):
             return []
-        losses = measures.log_losses(truth, scores)
+        losses = log_losses(truth, scores)
         return [HeadTask("binary", name, truth, scores, None, words, losses)]
     if "probabilities" in found and np.ndim(found["probabilities"]) == 2:
         p = np.asarray(found["probabilities"], np.float64)
         words = _words(found, p.shape[1])
-        truth = _class_ids(labels, words)
+        truth = class_ids(labels, words)
         if truth is None or len(truth) != len(p):
             return []
-        losses = measures.log_losses(truth, p)
+        losses = log_losses(truth, p)
         return [HeadTask("multi_class", name, truth, p.max(axis=1), p, words, losses)]
     if "predictions" in found and not isinstance(labels, Mapping):
         return _regressions(name, found["predictions"], labels)
@@ -137,19 +138,6 @@ def _words(found: Mapping[str, Any], classes: int) -> tuple[str, ...]:
     if every is None:
         return tuple(str(i) for i in range(classes))
     return tuple(as_text(word) for word in np.asarray(every)[0].reshape(-1).tolist())
-
-
-def _class_ids(labels: Any, words: tuple[str, ...]) -> Array | None:
-    """Return labels as numbers, words by their place; None if that fails."""
-    flat = np.asarray(labels.tolist() if hasattr(labels, "offsets") else labels)
-    flat = flat.reshape(-1)
-    if flat.dtype.kind in "fiub":
-        numbers = flat.astype(np.float64)
-        inside = np.isfinite(numbers) & (numbers >= 0) & (numbers <= len(words) - 1)
-        return numbers if inside.all() else None
-    place = {word: index for index, word in enumerate(words)}
-    found = [place.get(as_text(word), -1) for word in flat.tolist()]
-    return None if -1 in found else np.array(found, np.float64)
 
 
 def as_text(value: Any) -> str:

@@ -27,7 +27,7 @@ from estimax.inspection.report import columns, figures
 from estimax.inspection.report.page import Page
 from estimax.inspection.report.sections import ReportRows, add_learning_curves, add_task
 from estimax.inspection.report.tasks import tasks_of
-from estimax.storage import atomic
+from estimax.storage import atomic, json_text
 
 InputFn = Callable[..., Any]
 Curves = dict[str, list[tuple[int, float]]]  # scalars by tag: steps and values
@@ -157,6 +157,7 @@ def write_report(
     add_learning_curves(page, curves)
     for task in tasks:
         add_task(page, task, rows)
+    _add_calibration(page, estimator)
     if importance_secs > 0:
         known = _IMPORTANCE_METRICS if len(tasks) == 1 else ("loss",)
         metric = next((name for name in known if name in metrics), "loss")
@@ -366,6 +367,37 @@ def _add_importance(
             f"Not measured within {max_secs:g} seconds: {', '.join(missing)}.",
             is_dim=True,
         )
+
+
+def _add_calibration(page: Page, estimator: Estimator) -> None:
+    """Add how the newest calibrated export of the model was calibrated, if any."""
+    found = sorted(
+        (int(path.parent.name), path)
+        for path in Path(estimator.model_dir, "export").glob("*/*/manifest.json")
+        if path.parent.name.isdigit()
+    )
+    for _, path in reversed(found):
+        said = json_text.parse(path.read_bytes()).get("calibration")
+        if said is None:
+            continue
+        error, loss = said["expected_calibration_error"], said["log_loss"]
+        section = page.section("Calibration of the export")
+        section.text(
+            f"{path.parent.parent.name}/{path.parent.name} was calibrated by "
+            f"{said['method']} on {said['rows']:,} rows; it is measured on rows that "
+            f"were left out in turn. Expected calibration error: "
+            f"{error['before']:.4f} before, {error['after']:.4f} after. Log loss: "
+            f"{loss['before']:.4f} before, {loss['after']:.4f} after."
+        )
+        section.table(
+            ["rows", "mean before", "mean after", "observed"],
+            [
+                [f"{row['rows']:,}"]
+                + [f"{row[name]:.4f}" for name in ("before", "after", "actual")]
+                for row in said["bins"]
+            ],
+        )
+        return
 
 
 def _add_gains(page: Page, estimator: Estimator) -> None:
