@@ -46,6 +46,7 @@ _PATIENCE = 4  # evaluations without improvement after which training ends
 _MOST_CLASSES = 100
 _MOST_INT_CLASSES = 20  # whole numbers with more values are a regression
 _SHUFFLED_VALUES = 64_000_000  # in the shuffle buffer, about 500 MB
+_CACHED_VALUES = 32_000_000  # of the training rows, about 250 MB
 _SMALL_ROWS = 2_000  # a table with fewer is small: fewer units, smaller steps
 _LABEL_NAMES = (
     *("label", "labels", "target", "class", "y", "outcome", "response", "output"),
@@ -152,6 +153,16 @@ class Inferred:
         most = _SHUFFLED_VALUES // (len(own) + 1)
         return max(1, min(self.train_rows, most))
 
+    @property
+    def is_cached(self) -> bool:
+        """Whether the rows are kept in memory.
+
+        A network is evaluated some 25 times, and each time the whole file would be read
+        for the rows that are held out.
+        """
+        values = self.train_rows * (len(self.features) + 1)
+        return self._training is not None and values <= _CACHED_VALUES
+
     def data(self) -> dict[str, Any]:
         """Return the section `data` without its sources."""
         words = self.task.vocabulary
@@ -174,6 +185,7 @@ class Inferred:
             return source | {"batch_size": 4096}
         return source | {
             "shuffle": {"buffer_rows": self.shuffled_rows},
+            **({"cache": True} if self.is_cached else {}),
             "batch_size": self.batch_size,
             "epochs": None,  # until train.max_steps
         }

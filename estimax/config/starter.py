@@ -109,6 +109,10 @@ def _data(inferred: Inferred, files: Mapping[str, str]) -> str:
 
             count = f"{inferred.train_rows:,} rows: {inferred.steps:,} steps in all."
             lines += [f"      # {count}", f"      # {_shuffling(inferred)}"]
+            if inferred.is_cached:
+                lines += [
+                    "      # Rows stay in memory; evaluations read no file again."
+                ]
         lines += [f"      {key}: {dump_flow(value)}" for key, value in source.items()]
     return "\n".join([*lines, ""])
 

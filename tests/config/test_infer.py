@@ -220,6 +220,16 @@ def test_a_wide_and_deep_model_reads_small_counts_as_words_only(tmp_path):
     assert {"rooms", "rooms_number"} <= both["features"].keys()
 
 
+def test_rows_are_kept_in_memory_for_the_evaluations_of_a_network(tmp_path):
+    found = inferred(tmp_path, y=coin).with_models(("trees", "network"))
+    assert found.source(for_training=True)["cache"] is True
+    assert "cache" not in found.source(for_training=False)
+    long = dataclasses.replace(found, train_rows=40_000_000)
+    assert "cache" not in long.source(for_training=True)
+    alone = found.with_models(("trees",))  # which are evaluated once
+    assert "cache" not in alone.source(for_training=True)
+
+
 def test_numbers_that_are_text_are_read(tmp_path):
     def price(row):
         return f"${row % 97}.{row % 7}0"
