@@ -103,8 +103,8 @@ class Platt(_Calibration):
 
     Example:
       >>> fitted = Platt().fit(np.tile([0, 0, 1], 10), np.full(30, 0.5))
-      >>> fitted.apply([0.5]).round(1).tolist()
-      [[0.7, 0.3]]
+      >>> [round(p, 1) for p in fitted.apply([0.5])[0].tolist()]
+      [0.7, 0.3]
     """
 
     _method: ClassVar[Method] = "platt"
