@@ -1,10 +1,12 @@
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from tensorboardX.proto import event_pb2
 
+from estimax import staging
 from estimax.hooks import SummarySaverHook, summary
 from estimax.hooks.summary import event_files
 
@@ -68,3 +70,16 @@ def test_seconds_are_a_cadence_too(tmp_path: Path, run: Any) -> None:
         steps=9,
     )
     assert [step for step, _ in summary.read_scalars(tmp_path)["loss"]] == [1, 5, 9]
+
+
+def test_a_histogram_may_have_a_free_size_as_in_an_exported_evaluation() -> None:
+    (rows,) = jax.export.symbolic_shape("b")
+    trace = staging.Trace("eval", lambda call: None)
+
+    def log(values: jax.Array) -> Any:
+        with staging.tracing(trace):
+            summary.histogram("h", values)
+        return trace.logged["h"].value
+
+    found = jax.eval_shape(log, jax.ShapeDtypeStruct((rows, 3), jnp.float32))
+    assert found.shape == (3 * rows,)

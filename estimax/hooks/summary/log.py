@@ -75,7 +75,9 @@ def histogram(name: str, value: ArrayLike) -> None:
     """
     if _is_watched():
         flat = jnp.asarray(value).reshape(-1)
-        flat = flat[:: stride_of_sample(flat.size)]
+        # An exported evaluation has a free batch size, and nobody reads logged values.
+        if isinstance(flat.size, int):
+            flat = flat[:: stride_of_sample(flat.size)]
         _log(name, staging.LoggedValue("histogram", flat))
 
 
@@ -229,11 +231,7 @@ def unscoped() -> Iterator[None]:
 
 
 def _is_watched() -> bool:
-    """Return whether summaries are logged: in training and evaluation.
-
-    Exports are traced as predictions with symbolic sizes, of which no sample can be
-    taken.
-    """
+    """Return whether summaries are logged: in training and evaluation."""
     trace = staging.current()
     return trace is not None and trace.mode != ModeKeys.PREDICT
 
