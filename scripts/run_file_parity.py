@@ -56,6 +56,20 @@ KEYS = {
             "normalizer_fn": "normalize",
         },
     },
+    "ExpressionConfig": {
+        "feature_columns.expression_column": {
+            "default_value": "default",
+            "normalizer_fn": "normalize",
+        },
+    },
+    "DateDifferenceConfig": {
+        "feature_columns.date_difference_column": {
+            "start": "from",
+            "end": "to",
+            "default_value": "default",
+            "normalizer_fn": "normalize",
+        },
+    },
     "DateConfig": {
         "feature_columns.date_column": {
             "key": "column",
@@ -362,6 +376,8 @@ _TENSORFLOW = (
 )
 # The same of the arguments of one function.
 REASONS = {
+    "feature_columns.date_difference_column": {"name": "the name of the feature"},
+    "feature_columns.expression_column": {"name": "the name of the feature"},
     "estimator.RunConfig": {
         **dict.fromkeys(
             _TENSORFLOW, "Python only: of TensorFlow; has no effect or must be None"

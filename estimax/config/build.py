@@ -33,7 +33,7 @@ from estimax.config.expressions import (
 )
 from estimax.config.load import LoadedRun
 from estimax.config.saved import config_dir
-from estimax.config.schema.features import WeightedConfig
+from estimax.config.schema.features import COMPUTED, WeightedConfig
 from estimax.config.schema.hooks import (
     CustomHookConfig,
     ProfilerHookConfig,
@@ -358,8 +358,11 @@ def _inputs(run: Run) -> list[str]:
     for name, feature in run.features.items():
         if kind_of(feature) is not None:
             found.setdefault(column_of(name, feature), name)
-    weighted = [n for n, f in run.features.items() if isinstance(f, WeightedConfig)]
-    return [*found.values(), *weighted]
+    several = (WeightedConfig, *COMPUTED)
+    return [
+        *found.values(),
+        *(name for name, f in run.features.items() if isinstance(f, several)),
+    ]
 
 
 def cluster_value(given: ClusterConfig | None) -> Any:

@@ -12,9 +12,13 @@ from estimax.config.expressions import (
     expression_of,
 )
 from estimax.config.schema.features import (
+    COMPUTED,
     BucketizedConfig,
+    ComputedConfig,
     CrossedConfig,
     DateConfig,
+    DateDifferenceConfig,
+    ExpressionConfig,
     GivenRange,
     GivenZScore,
     HashedConfig,
@@ -34,6 +38,7 @@ from estimax.config.schema.run import Run
 from estimax.config.statistics import Moments, Statistics, is_coded
 
 _FC = "estimax.feature_columns."
+_SCALINGS = ("transform", "normalize", "normalizer_fn")  # keys of a number
 
 
 class ColumnBuilder:
@@ -78,7 +83,7 @@ class ColumnBuilder:
         coded = {f.source for f in features if isinstance(f, PiecewiseLinearConfig)}
         found = []
         for name, feature in zip(names, features, strict=True):
-            if not (isinstance(feature, NumericConfig) and is_coded(feature)):
+            if not is_coded(feature):
                 found.append(self.column(name))
                 continue
             if name not in coded:
@@ -91,9 +96,9 @@ class ColumnBuilder:
             found.append(self._scaled_number(name, feature))
         return found
 
-    def _scaled_number(self, name: str, feature: NumericConfig) -> CallExpression:
+    def _scaled_number(self, name: str, feature: Any) -> CallExpression:
         """Return the column of a number, scaled robustly if nothing else is asked."""
-        if feature.transform or feature.normalize or feature.normalizer_fn:
+        if any(getattr(feature, key, None) for key in _SCALINGS):
             return self.column(name)
         middle, spread = self._statistics.spreads[name]
         fill = self.fill(name, feature)
@@ -137,11 +142,12 @@ class ColumnBuilder:
         """Return the columns of all features by feature name."""
         return {name: self.column(name) for name in self._features}
 
-    def fill(self, name: str, feature: NumericConfig) -> float | None:
+    def fill(self, name: str, feature: Any) -> float | None:
         """Return the number that replaces a missing value, or None."""
         if feature.default == "mean":
             return self._statistics.raw[name].mean
-        return feature.default
+        given: float | None = feature.default
+        return given
 
     def _make_numeric(self, name: str, feature: NumericConfig) -> CallExpression:
         fill = self.fill(name, feature)
@@ -159,12 +165,12 @@ class ColumnBuilder:
         )
 
     def _scaling(
-        self, name: str, feature: NumericConfig, fill: float | None
+        self, name: str, feature: Any, fill: float | None
     ) -> CallExpression | None:
         mean, std = _scale(feature, self._statistics.moments.get(name))
         given = {
             "fill": fill,
-            "log1p": feature.transform == "log1p",
+            "log1p": getattr(feature, "transform", None) == "log1p",
             "mean": mean,
             "std": std,
         }
@@ -175,20 +181,8 @@ class ColumnBuilder:
         )
 
     def _make_bucketized(self, name: str, feature: BucketizedConfig) -> CallExpression:
-        source = self._features[feature.source]
-        assert isinstance(source, NumericConfig)
         # Boundaries are in the units of the data, so the source is filled, not scaled.
-        fill = self.fill(feature.source, source)
-        options = changed_values(source, "shape")
-        if fill is not None:
-            options["default_value"] = fill
-            options["normalizer_fn"] = CallExpression(
-                "estimax.transforms.Scaling", {"fill": fill}
-            )
-        options |= changed_values(source, "dtype", "text")
-        raw = CallExpression(
-            f"{_FC}numeric_column", options, (source.column or feature.source,)
-        )
+        raw = self._filled_numbers(feature.source)
         boundaries = self._statistics.boundaries.get(name)
         if isinstance(feature.boundaries, tuple):
             boundaries = feature.boundaries
@@ -197,9 +191,28 @@ class ColumnBuilder:
             f"{_FC}bucketized_column", {}, (raw, list(boundaries)), name=name
         )
 
-    def _raw_numbers(self, name: str) -> CallExpression:
-        """Return the column of a numeric feature without fill and scaling."""
+    def _filled_numbers(self, name: str) -> CallExpression:
+        """Return the column of a number, filled and not scaled."""
         source = self._features[name]
+        fill = self.fill(name, source)
+        if isinstance(source, COMPUTED):
+            given = {} if fill is None else {"default_value": fill}
+            return self._computed(name, source, given)
+        assert isinstance(source, NumericConfig)
+        options = changed_values(source, "shape")
+        if fill is not None:
+            options["default_value"] = fill
+            options["normalizer_fn"] = CallExpression(
+                "estimax.transforms.Scaling", {"fill": fill}
+            )
+        options |= changed_values(source, "dtype", "text")
+        return CallExpression(f"{_FC}numeric_column", options, (source.column or name,))
+
+    def _raw_numbers(self, name: str) -> CallExpression:
+        """Return the column of a number without fill and scaling."""
+        source = self._features[name]
+        if isinstance(source, COMPUTED):
+            return self._computed(name, source, {})
         assert isinstance(source, NumericConfig)
         options = changed_values(source, "shape")
         fill = self.fill(name, source)
@@ -208,8 +221,26 @@ class ColumnBuilder:
         options |= changed_values(source, "dtype", "text")
         return CallExpression(f"{_FC}numeric_column", options, (source.column or name,))
 
+    def _make_computed(self, name: str, feature: ComputedConfig) -> CallExpression:
+        scaling = self._scaling(name, feature, self.fill(name, feature))
+        options = {} if scaling is None else {"normalizer_fn": scaling}
+        return self._computed(name, feature, options)
+
+    def _computed(
+        self, name: str, feature: ComputedConfig, options: dict[str, Any]
+    ) -> CallExpression:
+        """Return the column of a computed number, with more options."""
+        options = {"name": name, **options}
+        if isinstance(feature, ExpressionConfig):
+            given: tuple[str, ...] = (feature.expression,)
+            return CallExpression(f"{_FC}expression_column", options, given, name=name)
+        options = changed_values(feature, "unit", "format", "time_zone") | options
+        given = (feature.from_, feature.to)
+        path = f"{_FC}date_difference_column"
+        return CallExpression(path, options, given, name=name)
+
     def _make_date(self, name: str, feature: DateConfig) -> CallExpression:
-        options = changed_values(feature, "cyclic", "since", "format")
+        options = changed_values(feature, "cyclic", "since", "format", "time_zone")
         given = (feature.column or name, list(feature.parts))
         return CallExpression(f"{_FC}date_column", options, given, name=name)
 
@@ -290,7 +321,7 @@ class ColumnBuilder:
         return CallExpression(f"{_FC}weighted_categorical_column", {}, given, name=name)
 
 
-def _scale(feature: NumericConfig, found: Moments | None) -> tuple[float, float]:
+def _scale(feature: Any, found: Moments | None) -> tuple[float, float]:
     """Return what is subtracted from a number, and what it is divided by."""
     given = feature.normalize
     if given == "zscore" and found is not None:
@@ -322,7 +353,9 @@ def _embedding_options(group: EmbeddingGroup) -> dict[str, Any]:
 
 _COLUMNS: dict[type, Callable[[ColumnBuilder, str, Any], CallExpression]] = {
     NumericConfig: ColumnBuilder._make_numeric,
+    ExpressionConfig: ColumnBuilder._make_computed,
     DateConfig: ColumnBuilder._make_date,
+    DateDifferenceConfig: ColumnBuilder._make_computed,
     BucketizedConfig: ColumnBuilder._make_bucketized,
     PiecewiseLinearConfig: ColumnBuilder._make_piecewise_linear,
     PeriodicConfig: ColumnBuilder._make_periodic,

@@ -15,7 +15,8 @@ from typing import Any
 
 from estimax.config.columns import (
     DataColumn,
-    column_of,
+    columns_of,
+    columns_read,
     data_columns,
     kind_of,
     label_columns,
@@ -35,7 +36,7 @@ from estimax.config.schema.data import (
     ParquetSource,
     RecordSource,
 )
-from estimax.config.schema.features import NumericConfig
+from estimax.config.schema.features import COMPUTED, NumericConfig
 from estimax.config.schema.run import Run
 from estimax.config.tables import check_header, find_files
 
@@ -345,7 +346,7 @@ _READERS: dict[type, Callable[..., CallExpression]] = {
 
 
 def _read_by_features(run: Run) -> set[str]:
-    return {column_of(name, f) for name, f in run.features.items() if kind_of(f)}
+    return {c for name, f in run.features.items() for c in columns_read(name, f)}
 
 
 def _defaults(run: Run) -> dict[str, float]:
@@ -357,15 +358,17 @@ def _defaults(run: Run) -> dict[str, float]:
     """
     readers: dict[str, list[object]] = {}
     for name, feature in run.features.items():
-        if kind_of(feature) in ("float", "int"):
-            readers.setdefault(column_of(name, feature), []).append(feature)
+        if kind_of(feature) in ("float", "int") or isinstance(feature, COMPUTED):
+            for column in columns_read(name, feature):
+                readers.setdefault(column, []).append(feature)
+    kinds = columns_of(run)
     defaults: dict[str, float] = {}
     for column, features in readers.items():
-        numeric = [f for f in features if isinstance(f, NumericConfig)]
+        numeric = [f for f in features if isinstance(f, (NumericConfig, *COMPUTED))]
         if len(numeric) == len(features) and all(
             may_be_missing(run, f) for f in numeric
         ):
-            if kind_of(numeric[0]) == "float":
+            if kinds[column] == "float":
                 defaults[column] = float("nan")
         elif not numeric:
             defaults[column] = -1

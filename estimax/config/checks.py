@@ -14,7 +14,13 @@ from typing import Any
 
 from estimax.config.columns import clashes, data_columns, label_columns
 from estimax.config.decode import is_broken
-from estimax.config.feature_checks import Note, check_features, column_key, repeats
+from estimax.config.feature_checks import (
+    Note,
+    check_features,
+    column_key,
+    keys_of,
+    repeats,
+)
 from estimax.config.model_checks import (
     better,
     check_labels,
@@ -322,12 +328,14 @@ def _check_columns(run: Run, note: Note) -> None:
         if not isinstance(source, CsvSource) or not source.csv.columns:
             continue
         listed = set(source.csv.columns)
-        wanted = {"data.label": run.data.label, "data.weight": run.data.weight}
+        wanted: list[tuple[str, object]] = [("data.label", run.data.label)]
+        wanted.append(("data.weight", run.data.weight))
         for head, label in run.data.labels.items():
-            wanted[f"data.labels.{head}"] = label
+            wanted.append((f"data.labels.{head}", label))
         for feature, value in run.features.items():
-            wanted[f"features.{feature}"] = column_key(feature, value)
-        for path, column in wanted.items():
+            keys = keys_of(feature, value)
+            wanted += [(f"features.{feature}", column) for column in keys]
+        for path, column in wanted:
             if isinstance(column, str) and column not in listed:
                 hint = did_you_mean(column, listed)
                 note(path, f"source {name!r} has no column {column!r}{hint}")

@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from estimax.config.schema.features import (
+    COMPUTED,
     DateConfig,
+    DateDifferenceConfig,
+    ExpressionConfig,
     FeatureConfig,
     HashedConfig,
     IdentityConfig,
@@ -36,6 +39,7 @@ from estimax.config.schema.model import (
     TabularModelConfig,
 )
 from estimax.config.schema.run import Run
+from estimax.core import formulas
 
 ColumnKind = Literal["float", "int", "text"]
 KIND_NAMES = {"float": "numbers", "int": "whole numbers", "text": "text"}
@@ -64,6 +68,8 @@ def data_columns(run: Run) -> dict[str, DataColumn]:
     for name, feature in run.features.items():
         for column, read in _columns_of(name, feature):
             known = found.get(column)
+            if known is not None and isinstance(feature, COMPUTED):
+                continue  # it takes any numbers
             # If two features read a column as "int" and "float", read it as "int": an
             # integer converts to a float, but not every float to an integer.
             if known is not None and known.kind == "int":
@@ -80,6 +86,12 @@ def _columns_of(name: str, feature: FeatureConfig) -> list[tuple[str, DataColumn
     if isinstance(feature, WeightedConfig):
         weights = DataColumn("float", many=True, delimiter=feature.delimiter)
         return [(feature.weights, weights)]
+    if isinstance(feature, ExpressionConfig) and isinstance(feature.expression, str):
+        # A text that is no formula is reported by `feature_checks`.
+        names = formulas.check(feature.expression, lambda _: None)
+        return [(column, DataColumn("float")) for column in names]
+    if isinstance(feature, DateDifferenceConfig):
+        return [(column, DataColumn("text")) for column in (feature.from_, feature.to)]
     kind = kind_of(feature)
     if kind is None:
         return []
@@ -94,6 +106,11 @@ def _columns_of(name: str, feature: FeatureConfig) -> list[tuple[str, DataColumn
     return [(column_of(name, feature), column)]
 
 
+def columns_read(name: str, feature: FeatureConfig) -> list[str]:
+    """Return the columns that a feature itself reads; not those of its sources."""
+    return [column for column, _ in _columns_of(name, feature)]
+
+
 def column_of(name: str, feature: FeatureConfig) -> str:
     """Return the column that a feature reads."""
     return getattr(feature, "column", None) or name
@@ -105,7 +122,7 @@ def columns_of(run: Run) -> dict[str, ColumnKind | None]:
 
 
 def kind_of(feature: FeatureConfig) -> ColumnKind | None:
-    """Return how a feature reads its column; None if it is made of other features."""
+    """Return how a feature reads its column; None if it reads several or none."""
     if isinstance(feature, DateConfig):
         return "text"
     if isinstance(feature, NumericConfig):
@@ -123,11 +140,15 @@ def kind_of(feature: FeatureConfig) -> ColumnKind | None:
     return None
 
 
-def may_be_missing(run: Run, feature: NumericConfig) -> bool:
+def may_be_missing(run: Run, feature: FeatureConfig) -> bool:
     """Return whether a number may be missing.
 
-    It has a default, or all models that read it take missing values as they are.
+    It has a default, or all models that read it take missing values as they are. A
+    column of an expression may be: its results may have a default.
     """
+    if isinstance(feature, COMPUTED):
+        return True
+    assert isinstance(feature, NumericConfig)
     if feature.default is not None:
         return True
     model: Any = run.model

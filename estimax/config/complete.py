@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from estimax.config.feature_checks import DENSE, ENCODED
 from estimax.config.infer import (
     BEST_METRIC,
     Inferred,
@@ -181,10 +182,13 @@ def _choose_sections(given: Plain, name: str, source: Plain, file: str) -> Plain
     return {"schema": "estimax/run/v1", "seed": 42, **added}
 
 
+_NUMBERS = {feature.type for feature in (*DENSE, *ENCODED)}
+
+
 def _own_feature(name: str, section: object) -> InferredFeature:
     """Return a feature of the run file with the parts of a model that suit it."""
     kind = section.get("type") if isinstance(section, dict) else None
-    if kind == "numeric":
+    if kind in _NUMBERS:
         return InferredFeature(name, {}, "", "numeric")
     is_combined = kind in ("bucketized", "crossed")
     return InferredFeature(

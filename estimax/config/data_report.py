@@ -15,10 +15,9 @@ from typing import Any
 
 from estimax.config.columns import (
     ColumnKind,
-    column_of,
     columns_of,
+    columns_read,
     data_columns,
-    kind_of,
     label_columns,
     may_be_missing,
     weight_columns,
@@ -28,10 +27,12 @@ from estimax.config.nodes import format_value
 from estimax.config.schema.data import AnySource, CsvSource
 from estimax.config.schema.features import (
     DateConfig,
+    DateDifferenceConfig,
     FeatureConfig,
     IdentityConfig,
     NumericConfig,
     VocabularyConfig,
+    WeightedConfig,
 )
 from estimax.config.schema.heads import (
     BinaryHeadConfig,
@@ -240,7 +241,7 @@ def _rules(run: Run, column: str, source: str) -> list[_Rule]:
             text = f"a missing value; set features.{name}.default to a number or mean"
             text = f"features.{name}: {text}"
             found.append(_Rule(text, _is_missing, is_of_reading=True))
-        if isinstance(feature, DateConfig) or (
+        if isinstance(feature, DateConfig | DateDifferenceConfig) or (
             isinstance(feature, NumericConfig) and feature.text is not None
         ):
             found.append(_text_rule(name, feature))
@@ -253,7 +254,8 @@ def _readers(run: Run, column: str) -> dict[str, FeatureConfig]:
     return {
         name: feature
         for name, feature in run.features.items()
-        if kind_of(feature) is not None and column_of(name, feature) == column
+        if not isinstance(feature, WeightedConfig)
+        and column in columns_read(name, feature)
     }
 
 
@@ -273,16 +275,18 @@ def _unreadable(kind: ColumnKind | None, source: str) -> str:
     )
 
 
-def _text_rule(name: str, feature: DateConfig | NumericConfig) -> _Rule:
+def _text_rule(
+    name: str, feature: DateConfig | DateDifferenceConfig | NumericConfig
+) -> _Rule:
     """Return the rule for text that must be dates or numbers."""
-    from estimax.feature_columns.transforms import texts
+    from estimax.feature_columns.transforms import dates, texts
 
-    if isinstance(feature, DateConfig):
+    if isinstance(feature, DateConfig | DateDifferenceConfig):
         form, key = feature.format, "format"
         what = f"a date of the format {form}" if form else "a date such as 2024-05-01"
 
         def read(text: str) -> object:
-            return texts.date_of_text(text.strip(), form)
+            return dates.date_of_text(text.strip(), form)
     else:
         style, key = feature.text or "point", "text"
         sample = "1,302.10" if style == "point" else "1.302,10"

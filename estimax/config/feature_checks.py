@@ -7,14 +7,17 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from estimax.config.columns import kind_of
+from estimax.config.columns import columns_read, kind_of
 from estimax.config.decode import is_broken
 from estimax.config.nodes import format_value
 from estimax.config.schema.features import (
+    COMPUTED,
     Bins,
     BucketizedConfig,
     CrossedConfig,
     DateConfig,
+    DateDifferenceConfig,
+    ExpressionConfig,
     FeatureConfig,
     GivenRange,
     HashedConfig,
@@ -26,9 +29,10 @@ from estimax.config.schema.features import (
     VocabularyConfig,
     WeightedConfig,
 )
+from estimax.core import formulas
 from estimax.core.errors import did_you_mean
 
-DENSE = (NumericConfig, DateConfig)  # what a network takes as it is
+DENSE = (NumericConfig, DateConfig, *COMPUTED)  # what a network takes as it is
 ENCODED = (PiecewiseLinearConfig, PeriodicConfig)  # numbers made of a number
 Note = Callable[[str, str], None]  # (address, text): report a problem
 FeatureConfigs = Mapping[str, FeatureConfig]
@@ -53,8 +57,9 @@ def check_features(
                 path,
                 "a feature name must not contain dots or stars; use `column` for those",
             )
-        if (key := column_key(name, feature)) in labels and isinstance(key, str):
-            note(path, f"reads the label {key!r}; a model may not see it")
+        for key in keys_of(name, feature):
+            if isinstance(key, str) and key in labels:
+                note(path, f"reads the label {key!r}; a model may not see it")
         if getattr(feature, "strip", None) is True:
             _check_strip(feature, f"{path}.strip", note)
         delimiter = getattr(feature, "delimiter", None)
@@ -73,6 +78,14 @@ def column_key(name: str, feature: FeatureConfig) -> str | None:
     ):
         return feature.column or name
     return None
+
+
+def keys_of(name: str, feature: FeatureConfig) -> list[str]:
+    """Return the data columns of the values of a feature; none if it has sources."""
+    if isinstance(feature, COMPUTED):
+        return columns_read(name, feature)
+    key = column_key(name, feature)
+    return [] if key is None else [key]
 
 
 def _check_strip(feature: Any, path: str, note: Note) -> None:
@@ -174,7 +187,7 @@ def _check_source(
     feature: Any, features: FeatureConfigs, path: str, note: Note
 ) -> None:
     source = known_feature(feature.source, features, f"{path}.source", note)
-    if source is not None and not isinstance(source, NumericConfig):
+    if source is not None and not isinstance(source, (NumericConfig, *COMPUTED)):
         text = f"{feature.source!r} is {source.type}; name a numeric feature"
         note(f"{path}.source", text)
 
@@ -202,7 +215,7 @@ def _check_crossed(
     for i, key in enumerate(feature.keys):
         here = f"{path}.keys.{i}"
         part = known_feature(key, features, here, note)
-        if isinstance(part, NumericConfig | PiecewiseLinearConfig | PeriodicConfig):
+        if isinstance(part, (NumericConfig, *COMPUTED, *ENCODED)):
             note(here, f"{key!r} is {part.type}; cross a bucketized feature of it")
         elif isinstance(part, DateConfig):
             note(here, f"{key!r} is a date, which cannot be crossed")
@@ -234,7 +247,10 @@ def _check_numeric(
             note(f"{path}.text", "is not for sequences; remove it")
         if feature.delimiter is not None or math.prod(feature.shape) != 1:
             note(f"{path}.text", "needs one number in a row; remove shape or text")
-    given = feature.normalize
+    _check_range(feature.normalize, path, note)
+
+
+def _check_range(given: Any, path: str, note: Note) -> None:
     if (
         isinstance(given, GivenRange)
         and isinstance(given.min, float)
@@ -243,6 +259,16 @@ def _check_numeric(
     ):
         text = f"must be > min ({given.min:g}), got {given.max:g}"
         note(f"{path}.normalize.max", text)
+
+
+def _check_expression(
+    feature: ExpressionConfig, features: FeatureConfigs, path: str, note: Note
+) -> None:
+    if not is_broken(feature.expression):
+        formulas.check(
+            feature.expression, lambda text: note(f"{path}.expression", text)
+        )
+    _check_range(feature.normalize, path, note)
 
 
 def _check_date(
@@ -260,6 +286,30 @@ def _check_date(
         except ValueError:
             text = f"expected a date such as 2024-05-01, got {feature.since!r}"
             note(f"{path}.since", text)
+    _check_zone(feature.time_zone, path, note)
+
+
+def _check_date_difference(
+    feature: DateDifferenceConfig, features: FeatureConfigs, path: str, note: Note
+) -> None:
+    if feature.from_ == feature.to and isinstance(feature.to, str):
+        note(f"{path}.to", f"is the column of `from`, {feature.to!r}; name another one")
+    _check_zone(feature.time_zone, path, note)
+    _check_range(feature.normalize, path, note)
+
+
+def _check_zone(zone: Any, path: str, note: Note) -> None:
+    if not isinstance(zone, str):
+        return
+    import zoneinfo
+
+    known = zoneinfo.available_timezones()
+    if zone not in known:
+        near = did_you_mean(zone, known)
+        advice = near if "mean" in near else "; write one such as Europe/Berlin"
+        if not known:
+            advice = "; this machine has no time zones: pip install tzdata"
+        note(f"{path}.time_zone", f"unknown time zone {zone!r}{advice}")
 
 
 def _check_weighted(
@@ -274,7 +324,9 @@ def _check_weighted(
 
 _FEATURE_CHECKS: dict[type, Callable[[Any, FeatureConfigs, str, Note], None]] = {
     NumericConfig: _check_numeric,
+    ExpressionConfig: _check_expression,
     DateConfig: _check_date,
+    DateDifferenceConfig: _check_date_difference,
     VocabularyConfig: _check_vocabulary,
     IdentityConfig: _check_identity,
     BucketizedConfig: _check_bucketized,

@@ -53,7 +53,7 @@ def parse_dates(
 
     `compact` asks for dates of eight digits only.
     """
-    from estimax.feature_columns.transforms.texts import date_of_text
+    from estimax.feature_columns.transforms.dates import date_of_text
 
     step = max(1, len(texts) // _MOST_TEXTS)
     some = texts[::step]

@@ -29,8 +29,9 @@ from estimax.config.columns import (
     label_columns,
     words_of_label,
 )
-from estimax.config.schema.features import DateConfig, NumericConfig
+from estimax.config.schema.features import COMPUTED, DateConfig, NumericConfig
 from estimax.config.schema.run import Run
+from estimax.config.statistics import transform_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -172,7 +173,7 @@ class _Coder:
         from collections import Counter
 
         for column, feature in self._features().items():
-            if not isinstance(feature, NumericConfig | DateConfig):
+            if not isinstance(feature, (NumericConfig, DateConfig, *COMPUTED)):
                 counts = Counter(_plain(rows[column]))
                 common = [word for word, _ in counts.most_common(_MOST_WORDS + 1)]
                 common = [word for word in common if word not in _MISSING]
@@ -186,7 +187,9 @@ class _Coder:
         count = len(next(iter(rows.values())))
         numbers, codes = [np.zeros((count, 0))], [np.zeros((count, 0), np.int64)]
         for column, feature in self._features().items():
-            if isinstance(feature, NumericConfig | DateConfig):
+            if isinstance(feature, COMPUTED):
+                numbers.append(np.asarray(transform_of(feature)(rows), np.float64))
+            elif isinstance(feature, NumericConfig | DateConfig):
                 numbers.append(_number_columns(rows[column], feature))
             else:
                 known = self._words[column]
@@ -195,9 +198,14 @@ class _Coder:
         return _Table(np.concatenate(numbers, 1), np.concatenate(codes, 1))
 
     def _features(self) -> dict[str, Any]:
-        """Return one feature of each column; one that reads words goes first."""
+        """Return one feature of each column; one that reads words goes first.
+
+        A computed number has the name of its feature, after a blank.
+        """
         found: dict[str, Any] = {}
         for name, feature in self.run.features.items():
+            if isinstance(feature, COMPUTED):
+                found[f" {name}"] = feature
             if kind_of(feature) is None:
                 continue
             column = column_of(name, feature)
@@ -224,7 +232,8 @@ def _number_columns(column: Any, feature: Any) -> NDArray[Any]:
 
     if isinstance(feature, DateConfig):
         given = (feature.parts, feature.cyclic, feature.since, feature.format)
-        return np.asarray(DateParts("d", *given)({"d": column}), np.float64)
+        parts = DateParts("d", *given, feature.time_zone)
+        return np.asarray(parts({"d": column}), np.float64)
     if feature.text is not None:
         column = TextNumbers("n", feature.text)({"n": column})
     found = np.asarray(column, np.float64).reshape(len(column), -1)[:, :1]

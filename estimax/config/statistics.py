@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,16 @@ from estimax.config.build_input import scan
 from estimax.config.columns import (
     DataColumn,
     column_of,
+    columns_read,
     data_columns,
     label_columns,
 )
 from estimax.config.schema.features import (
+    COMPUTED,
     Bins,
     BucketizedConfig,
+    ComputedConfig,
+    ExpressionConfig,
     NumericConfig,
     PiecewiseLinearConfig,
     Quantiles,
@@ -109,7 +113,7 @@ class Statistics:
 class Request:
     """The features that need statistics, by name; and labels and sources that do."""
 
-    numeric: dict[str, NumericConfig]
+    numeric: dict[str, NumericConfig | ComputedConfig]
     vocabulary: dict[str, VocabularyConfig]
     quantiles: dict[str, tuple[str, int]] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
@@ -117,6 +121,7 @@ class Request:
     bins: dict[str, tuple[str, int | None]] = field(default_factory=dict)
     rows: bool = False
     classes: tuple[str, ...] = ()
+    computed: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def is_empty(self) -> bool:
         """Return whether no statistics are needed."""
@@ -129,6 +134,7 @@ class Request:
             "numeric": {
                 n: [f.column, f.transform, *([f.text] if f.text else [])]
                 for n, f in self.numeric.items()
+                if isinstance(f, NumericConfig)
             },
             "vocabulary": {
                 n: [
@@ -147,6 +153,7 @@ class Request:
             "bins": self.bins,
             "rows": self.rows,
             "classes": self.classes,
+            "computed": self.computed,
         }
         asked |= {key: value for key, value in more.items() if value}
         return json.dumps(asked, sort_keys=True)
@@ -160,7 +167,7 @@ def request_of(run: Run) -> Request:
     numeric = {
         name: feature
         for name, feature in run.features.items()
-        if isinstance(feature, NumericConfig)
+        if isinstance(feature, (NumericConfig, *COMPUTED))
         and (feature.normalize in ("zscore", "minmax") or feature.default == "mean")
     }
     vocabulary = {
@@ -187,7 +194,18 @@ def request_of(run: Run) -> Request:
     classes = tuple(
         column for column, head in label_columns(run).items() if is_balanced(head)
     )
-    return Request(numeric, vocabulary, quantiles, labels, cuts, bins, rows, classes)
+    sources = {name for name, _ in (*quantiles.values(), *bins.values())}
+    computed = {
+        name: {
+            key: value
+            for key, value in asdict(feature).items()
+            if value is not None and key not in ("type", "default", "normalize")
+        }
+        for name, feature in run.features.items()
+        if isinstance(feature, COMPUTED) and name in {*numeric, *sources}
+    }
+    asked = (numeric, vocabulary, quantiles, labels, cuts, bins, rows, classes)
+    return Request(*asked, computed)
 
 
 def _bins_of(run: Run) -> dict[str, tuple[str, int | None]]:
@@ -215,7 +233,7 @@ def _tabular_parts(run: Run) -> list[TabularPart]:
 
 def is_coded(feature: Any) -> bool:
     """Return whether a tabular model encodes a feature by bins."""
-    return (
+    return isinstance(feature, COMPUTED) or (
         isinstance(feature, NumericConfig)
         and math.prod(feature.shape) == 1
         and not feature.sequence
@@ -365,9 +383,9 @@ def collect(run: Run, request: Request) -> Statistics:
     every = data_columns(run)
     sampled = {**request.quantiles, **request.bins}
     names = {
-        *(column_of(name, f) for name, f in request.numeric.items()),
+        *(c for name, f in request.numeric.items() for c in columns_read(name, f)),
         *(column_of(name, f) for name, f in request.vocabulary.items()),
-        *(column_of(of, run.features[of]) for of, _ in sampled.values()),
+        *(c for of, _ in sampled.values() for c in columns_read(of, run.features[of])),
         *request.labels,
         *request.classes,
     }
@@ -383,9 +401,10 @@ def collect(run: Run, request: Request) -> Statistics:
     columns = {c: k for c, k in every.items() if c in names}
     for batch in scan(run, source, columns, cuts) if columns else ():
         for name, number in request.numeric.items():
-            values = _numbers(batch[column_of(name, number)], number)
+            values = _numbers_of(batch, name, number)
             raw[name] = raw[name].merge(_moments_of(values, name, None))
-            found = _moments_of(values, name, number.transform)
+            log = getattr(number, "transform", None)
+            found = _moments_of(values, name, log)
             scaled[name] = scaled[name].merge(found)
         for column in request.labels:
             found = _moments_of(_numbers(batch[column]), column, None)
@@ -397,8 +416,7 @@ def collect(run: Run, request: Request) -> Statistics:
             _count(counts[name], texts, strip=words.strip)
         rows += len(next(iter(batch.values())))
         for name, (of, _) in sampled.items():
-            source_of = run.features[of]
-            samples[name].add(_numbers(batch[column_of(of, source_of)], source_of))
+            samples[name].add(_numbers_of(batch, of, run.features[of]))
     empty = [name for name, moments in raw.items() if moments.count == 0]
     empty += [name for name, sample in samples.items() if not sample.count]
     if empty:
@@ -478,14 +496,33 @@ def _plain(column: Any) -> Any:
     return np.array(column.tolist(), dtype=object) if is_text else column
 
 
-def _numbers(column: Any, feature: Any = None) -> Any:
-    """Return the finite numbers of a column, those of lists in one array."""
-    import numpy as np
-
-    if getattr(feature, "text", None) is not None:
+def _numbers_of(batch: Mapping[str, Any], name: str, feature: Any) -> Any:
+    """Return the finite numbers of a feature."""
+    if isinstance(feature, COMPUTED):
+        return _numbers(transform_of(feature)(batch))
+    column = batch[column_of(name, feature)]
+    if feature.text is not None:
         from estimax.feature_columns.transforms import TextNumbers
 
         column = TextNumbers("", feature.text)({"": column})
+    return _numbers(column)
+
+
+def transform_of(feature: ComputedConfig) -> Any:
+    """Return the host transform that computes a number from columns of the data."""
+    from estimax.feature_columns import transforms
+
+    if isinstance(feature, ExpressionConfig):
+        return transforms.Expression(feature.expression)
+    return transforms.DateDifference(
+        feature.from_, feature.to, feature.unit, feature.format, feature.time_zone
+    )
+
+
+def _numbers(column: Any) -> Any:
+    """Return the finite numbers of a column, those of lists in one array."""
+    import numpy as np
+
     flat = np.asarray(getattr(column, "values", column)).reshape(-1)
     return flat[np.isfinite(flat)]
 

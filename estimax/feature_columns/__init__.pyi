@@ -2,6 +2,8 @@
 
 from estimax.core.parse_spec import FixedLenFeature as FixedLenFeature
 from estimax.core.parse_spec import VarLenFeature as VarLenFeature
+from estimax.feature_columns.bucketized import BucketizedColumn as BucketizedColumn
+from estimax.feature_columns.bucketized import bucketized_column as bucketized_column
 from estimax.feature_columns.categorical import CrossedColumn as CrossedColumn
 from estimax.feature_columns.categorical import (
     HashedCategoricalColumn as HashedCategoricalColumn,
@@ -41,6 +43,11 @@ from estimax.feature_columns.column import SequenceColumn as SequenceColumn
 from estimax.feature_columns.column import is_categorical as is_categorical
 from estimax.feature_columns.column import is_dense as is_dense
 from estimax.feature_columns.column import is_sequence as is_sequence
+from estimax.feature_columns.computed import ComputedColumn as ComputedColumn
+from estimax.feature_columns.computed import (
+    date_difference_column as date_difference_column,
+)
+from estimax.feature_columns.computed import expression_column as expression_column
 from estimax.feature_columns.dates import DateColumn as DateColumn
 from estimax.feature_columns.dates import date_column as date_column
 from estimax.feature_columns.embedding import EmbeddingColumn as EmbeddingColumn
@@ -75,9 +82,7 @@ from estimax.feature_columns.layers import (
 from estimax.feature_columns.layers import input_layer as input_layer
 from estimax.feature_columns.layers import linear_model as linear_model
 from estimax.feature_columns.layers import sequence_input_layer as sequence_input_layer
-from estimax.feature_columns.numeric import BucketizedColumn as BucketizedColumn
 from estimax.feature_columns.numeric import NumericColumn as NumericColumn
-from estimax.feature_columns.numeric import bucketized_column as bucketized_column
 from estimax.feature_columns.numeric import numeric_column as numeric_column
 from estimax.feature_columns.parse_specs import (
     classifier_parse_example_spec as classifier_parse_example_spec,

@@ -16,7 +16,7 @@ from estimax import staging
 from estimax.core.errors import FeatureError
 from estimax.core.parse_spec import STRING, FixedLenFeature
 from estimax.feature_columns.column import Features, ParseSpec, check_key
-from estimax.feature_columns.transforms.texts import (
+from estimax.feature_columns.transforms.dates import (
     DEFAULT_PARTS,
     EPOCH,
     DatePart,
@@ -81,12 +81,14 @@ def date_column(
     cyclic: bool = False,
     since: str = EPOCH,
     format: str | None = None,
+    time_zone: str | None = None,
 ) -> DateColumn:
     """Take the parts of a date as numbers, the same in training, bundle and server.
 
     Use it for text such as 2024-05-01, 2024-05-01 13:45, 2024-05-01T13:45:10.5+02:00
-    or 2024/5/1; `format` says another way of writing. A time zone is ignored: parts are
-    of the date as it is written. Parts are scaled for networks:
+    or 2024/5/1; `format` says another way of writing. An offset such as Z or +02:00 is
+    ignored, and parts are of the date as it is written, unless there is a `time_zone`.
+    Parts are scaled for networks:
 
     - `year`: (year - year of `since`) / 10
     - `month`, `weekday` (from Monday), `day`: from -1 for the first to 1 for the last
@@ -103,13 +105,15 @@ def date_column(
         December is near January.
       since: The date that `year` and `days_since` count from, as YYYY-MM-DD.
       format: How the dates are written, as for Python's `strptime`, such as "%d.%m.%Y".
+      time_zone: A time zone such as "Europe/Berlin", to whose clocks a text with an
+        offset is converted, with summer time. A text without one is of this zone.
 
     Returns:
       A dense column. A text that is no date is a `FeatureError` when it is read.
 
     Raises:
-      FeatureError: A part is unknown or listed twice, `parts` is empty, or `since` is
-        no date.
+      FeatureError: A part is unknown or listed twice, `parts` is empty, `since` is
+        no date, or the time zone is unknown.
 
     Example:
       >>> from estimax import feature_columns as fc
@@ -121,4 +125,4 @@ def date_column(
     check_key(key, "date_column")
     if isinstance(parts, str):
         raise FeatureError(f"date_column {key!r}: parts must be a list, got {parts!r}.")
-    return DateColumn(DateParts(key, tuple(parts), cyclic, since, format))
+    return DateColumn(DateParts(key, tuple(parts), cyclic, since, format, time_zone))

@@ -23,8 +23,8 @@ from flax import linen as nn
 
 from estimax.core.errors import FeatureError
 from estimax.feature_columns.column import Features, ParseSpec
+from estimax.feature_columns.computed import NumberColumn, check_source
 from estimax.feature_columns.lookup import VariablePlace
-from estimax.feature_columns.numeric import NumericColumn
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class PiecewiseLinearColumn:
       boundaries: The edges of the bins, ascending.
     """
 
-    source_column: NumericColumn
+    source_column: NumberColumn
     boundaries: tuple[float, ...]
 
     @property
@@ -76,7 +76,7 @@ class PiecewiseLinearColumn:
 
 
 def piecewise_linear_column(
-    source_column: NumericColumn, boundaries: Sequence[float]
+    source_column: NumberColumn, boundaries: Sequence[float]
 ) -> PiecewiseLinearColumn:
     """Encode a number as how far it has come through each of several bins.
 
@@ -88,7 +88,8 @@ def piecewise_linear_column(
     learns for a missing value.
 
     Args:
-      source_column: A `numeric_column`.
+      source_column: A `numeric_column`, or a column of one number, such as
+        `expression_column`.
       boundaries: The edges of the bins, ascending; n edges make n - 1 bins.
         `quantile_boundaries` chooses them. Values are compared as float32.
 
@@ -96,7 +97,7 @@ def piecewise_linear_column(
       A dense column of n numbers for each number of the source.
 
     Raises:
-      FeatureError: The source is not a `numeric_column`, or `boundaries` are fewer than
+      FeatureError: The source is no numeric column, or `boundaries` are fewer than
         two, not finite or not ascending.
 
     Example:
@@ -139,7 +140,7 @@ class PeriodicColumn:
       trainable: Whether the lengths are trained.
     """
 
-    source_column: NumericColumn
+    source_column: NumberColumn
     periods: tuple[float, ...]
     trainable: bool
 
@@ -198,7 +199,7 @@ class PeriodicColumn:
 
 
 def periodic_column(
-    source_column: NumericColumn, periods: Sequence[float], trainable: bool = False
+    source_column: NumberColumn, periods: Sequence[float], trainable: bool = False
 ) -> PeriodicColumn:
     """Encode a number as sines and cosines of given periods.
 
@@ -208,7 +209,8 @@ def periodic_column(
     (NaN) or an infinite one gives zeros, which no number does.
 
     Args:
-      source_column: A `numeric_column`.
+      source_column: A `numeric_column`, or a column of one number, such as
+        `expression_column`.
       periods: The lengths of the waves, in the unit of the numbers.
       trainable: Whether training changes the periods, beginning with those given.
 
@@ -217,7 +219,7 @@ def periodic_column(
       the source: all sines, then all cosines.
 
     Raises:
-      FeatureError: The source is not a `numeric_column`, or `periods` is empty or has a
+      FeatureError: The source is no numeric column, or `periods` is empty or has a
         number that is not above 0.
 
     Example:
@@ -280,17 +282,9 @@ def quantile_boundaries(values: Any, bins: int = 24) -> tuple[float, ...]:
     return tuple(float(edge) for edge in edges)
 
 
-def numbers_or_nan(source: NumericColumn, features: Features) -> jax.Array:
+def numbers_or_nan(source: NumberColumn, features: Features) -> jax.Array:
     """Return the numbers of a column; a request may leave the feature out."""
     return replace(source, default_value=math.nan).values(features)
-
-
-def check_source(source: object, function: str) -> None:
-    """Raise unless a column is a `numeric_column`."""
-    if not isinstance(source, NumericColumn):
-        raise FeatureError(
-            f"{function}: source_column must be a numeric_column, got {source!r}."
-        )
 
 
 def _validate_numbers(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from estimax.core.errors import FeatureError
-from estimax.core.parse_spec import FixedLenFeature
+from estimax.core.parse_spec import STRING, FixedLenFeature, VarLenFeature
 from estimax.feature_columns.column import Column, ParseSpec, is_column
 from estimax.feature_columns.numeric import NumericColumn, numeric_column
+
+Feature = FixedLenFeature | VarLenFeature
 
 
 def make_parse_example_spec(feature_columns: Iterable[Column]) -> ParseSpec:
@@ -36,12 +39,36 @@ def make_parse_example_spec(feature_columns: Iterable[Column]) -> ParseSpec:
                 f"make_parse_example_spec: {column!r} is no feature column."
             )
         for key, feature in column.parse_example_spec.items():
-            if merged.setdefault(key, feature) != feature:
+            agreed = _agree(merged.setdefault(key, feature), feature)
+            if agreed is not None:
+                merged[key] = agreed
+            else:
                 raise FeatureError(
                     f"make_parse_example_spec: feature {key!r} is declared in two "
                     f"ways, {merged[key]} and (by column {column.name!r}) {feature}."
                 )
     return merged
+
+
+def _agree(one: Feature, other: Feature) -> Feature | None:
+    """Return how a feature is stored that two columns declare; None if they differ."""
+    if one == other:
+        return one
+    for optional, own in ((one, other), (other, one)):
+        if _may_lack(optional) and _is_number(own):
+            return own
+    return None
+
+
+def _may_lack(feature: Feature) -> bool:
+    """Return whether a column reads one number and takes any: NaN is not there."""
+    default = getattr(feature, "default_value", None)
+    return isinstance(default, float) and math.isnan(default)
+
+
+def _is_number(feature: Feature) -> bool:
+    is_fixed = isinstance(feature, FixedLenFeature) and feature.dtype != STRING
+    return is_fixed and math.prod(getattr(feature, "shape", ())) == 1
 
 
 def classifier_parse_example_spec(

@@ -132,7 +132,7 @@ WRONG = [
         "{type: hashed, buckets: 100}",
         "{buckets: 100}",
         "run.yaml:10:9: features.city.type: required key is missing; one of: "
-        "numeric, date, bucketized, piecewise_linear, "
+        "numeric, expression, date, date_difference, bucketized, piecewise_linear, "
         "periodic, vocabulary, hashed, identity, crossed, weighted",
     ),
     (

@@ -92,6 +92,20 @@ def test_a_zone_is_ignored_and_blanks_are_removed():
         assert parts_of(text, "hour", "days_since") == plain
 
 
+def test_a_time_zone_moves_a_date_with_an_offset_to_its_clocks():
+    berlin = {"time_zone": "Europe/Berlin"}
+    winter = parts_of("2024-01-01T23:30Z", "day", "hour", **berlin)
+    assert winter == parts_of("2024-01-02 00:30", "day", "hour")
+    summer = parts_of("2024-07-01T22:30:00.5Z", "day", "hour", **berlin)
+    assert summer == parts_of("2024-07-02 00:30", "day", "hour", **berlin)
+    offset = parts_of("2024-07-01T22:30-0130", "day", "hour", **berlin)
+    assert offset == parts_of("2024-07-02 02:00", "day", "hour")
+    form = {"format": "%d.%m.%Y %H:%M %z", **berlin}
+    assert parts_of("01.07.2024 22:30 +0000", "day", "hour", **form) == summer
+    with pytest.raises(FeatureError, match="expected a date"):
+        parts_of("0001-01-01T00:00+14:00", "day", **berlin)
+
+
 def test_a_format_reads_other_dates():
     wanted = parts_of("2024-05-01", "days_since")
     assert parts_of("01.05.2024", "days_since", format="%d.%m.%Y") == wanted
@@ -111,6 +125,7 @@ def test_a_text_that_is_no_date_is_an_error_that_names_it(text):
         ({"parts": "month"}, "parts must be a list"),
         ({"parts": ["day", "day"]}, "listed twice"),
         ({"since": "May"}, "since must be a date"),
+        ({"time_zone": "Berlin"}, "unknown time zone 'Berlin'"),
     ],
 )
 def test_mistakes_in_a_date_column_are_named(options, words):
@@ -123,6 +138,7 @@ def test_mistakes_in_a_date_column_are_named(options, words):
     [
         TextNumbers("n", "comma"),
         DateParts("d", ("month", "missing"), cyclic=True, format="%Y"),
+        DateParts("d", time_zone="Europe/Berlin"),
         HashBucket("s", 10, strip=True),
         Vocabulary("s", WordList.of(["a"]), strip=True),
     ],
@@ -133,6 +149,7 @@ def test_a_bundle_carries_them(tmp_path, transform):
 
 def test_a_bundle_without_strip_is_as_before(tmp_path):
     assert "strip" not in to_json(HashBucket("s", 10), tmp_path)
+    assert "time_zone" not in to_json(DateParts("d"), tmp_path)
 
 
 def test_strip_removes_the_blanks_of_any_words():

@@ -114,6 +114,8 @@ def _unwrap(column: Any, model: str) -> Any:
         return _unwrap(column.source_column, model)
     if isinstance(column, fc.BucketizedColumn | fc.DateColumn):
         return column
+    if isinstance(column, fc.ComputedColumn):
+        return replace(column, default_value=math.nan, normalizer_fn=None)
     if isinstance(column, fc.NumericColumn):
         # A scaling keeps the order of numbers, which is all that trees look at, and
         # may hide that one is missing. Another function may not keep it.

@@ -4,6 +4,8 @@ features:
   age:         {type: numeric, default: mean, normalize: zscore}
   age_buckets: {type: bucketized, source: age, boundaries: {quantiles: 10}}
   day:         {type: date, parts: [month, weekday, days_since]}
+  age_days:    {type: date_difference, from: born, to: day, unit: days}
+  ratio:       {type: expression, expression: log1p(price / area), normalize: zscore}
   city:        {type: vocabulary, from_data: {min_count: 5}, oov_buckets: 1}
   age_codes:   {type: piecewise_linear, source: age, boundaries: {bins: 24}}
   hour_waves:  {type: periodic, source: hour, periods: [24]}
@@ -103,6 +105,26 @@ class NumericConfig(FeatureSection):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExpressionConfig(FeatureSection):
+    """A number computed from columns of the data; goes where numbers go.
+
+    Args:
+      type: A number computed from others.
+      expression: The formula, such as log1p(price / area), over columns of the data.
+        It has the operators and functions of `ex.feature_columns.expression_column`.
+      default: Replaces missing results, those of a division by zero among them; `mean`
+        is the mean of the train source.
+      normalize: zscore: (x - mean) / std. minmax: (x - min) / (max - min). Both of the
+        train source, or as given.
+    """
+
+    type: Literal["expression"] = "expression"
+    expression: str
+    default: float | Literal["mean"] | None = None
+    normalize: Literal["zscore", "minmax"] | GivenZScore | GivenRange | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class DateConfig(FeatureSection):
     """Parts of a date as numbers, scaled for networks; goes where numbers go.
 
@@ -113,6 +135,8 @@ class DateConfig(FeatureSection):
       since: The date from which year and days_since count, as YYYY-MM-DD.
       format: How dates are written, as for Python's strptime; null: ISO 8601, such as
         2024-05-01, 2024-05-01 13:45 or 2024-05-01T13:45:10Z.
+      time_zone: A zone such as Europe/Berlin, to whose clocks a date with an offset
+        such as Z or +02:00 is converted. null ignores offsets.
     """
 
     type: Literal["date"] = "date"
@@ -123,6 +147,35 @@ class DateConfig(FeatureSection):
     cyclic: bool = False
     since: str = "1970-01-01"
     format: str | None = None
+    time_zone: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DateDifferenceConfig(FeatureSection):
+    """The time from one date to another as a number, such as an age or a delay.
+
+    Args:
+      type: The time between two dates.
+      from_: The column with the date to count from.
+      to: The column with the date to count to.
+      unit: The unit of the number; a year has 365.25 days.
+      format: How dates are written, as for Python's strptime; null: ISO 8601.
+      time_zone: A zone such as Europe/Berlin, whose clocks are compared. null: the
+        dates as they are written, or the time that passed if both have an offset.
+      default: Replaces the number if a date is missing; `mean` is the mean of the train
+        source.
+      normalize: zscore: (x - mean) / std. minmax: (x - min) / (max - min). Both of the
+        train source, or as given.
+    """
+
+    type: Literal["date_difference"] = "date_difference"
+    from_: str
+    to: str
+    unit: Literal["seconds", "minutes", "hours", "days", "weeks", "years"] = "days"
+    format: str | None = None
+    time_zone: str | None = None
+    default: float | Literal["mean"] | None = None
+    normalize: Literal["zscore", "minmax"] | GivenZScore | GivenRange | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,7 +363,9 @@ class WeightedConfig(FeatureSection):
 
 FeatureConfig = (
     NumericConfig
+    | ExpressionConfig
     | DateConfig
+    | DateDifferenceConfig
     | BucketizedConfig
     | PiecewiseLinearConfig
     | PeriodicConfig
@@ -320,3 +375,7 @@ FeatureConfig = (
     | CrossedConfig
     | WeightedConfig
 )
+
+# Features that are one number, which a transform computes from columns of the data.
+COMPUTED = (ExpressionConfig, DateDifferenceConfig)
+ComputedConfig = ExpressionConfig | DateDifferenceConfig

@@ -12,7 +12,9 @@ from estimax.feature_columns.transforms.categorical import (
     Vocabulary,
     Weighted,
 )
+from estimax.feature_columns.transforms.dates import DateDifference, DateParts
 from estimax.feature_columns.transforms.embedding_lookups import TableBags, TableIds
+from estimax.feature_columns.transforms.formulas import Expression
 from estimax.feature_columns.transforms.labels import LabelNumbers
 from estimax.feature_columns.transforms.numeric import (
     Bucketize,
@@ -28,10 +30,7 @@ from estimax.feature_columns.transforms.sequence import (
     SequenceNumbers,
 )
 from estimax.feature_columns.transforms.serialize import from_json, to_json
-from estimax.feature_columns.transforms.texts import (
-    DateParts,
-    TextNumbers,
-)
+from estimax.feature_columns.transforms.texts import TextNumbers
 from estimax.feature_columns.transforms.transform import (
     IdSource,
     PadIds,
@@ -51,7 +50,9 @@ __all__ = [
     "TIME_AXIS",
     "Bucketize",
     "Cross",
+    "DateDifference",
     "DateParts",
+    "Expression",
     "HashBucket",
     "IdSource",
     "Identity",

@@ -227,6 +227,7 @@ class Bucketize(IdSource):
       boundaries: The boundaries, ascending; n boundaries make n + 1 buckets.
       width: How many numbers a row has.
       normalizer: Applied to the numbers first. Only a `Scaling` can be exported.
+      numbers: Computes the numbers. None: they are those of the feature.
 
     Example:
       >>> source = Bucketize("age", (18.0, 65.0), width=1)
@@ -240,10 +241,15 @@ class Bucketize(IdSource):
     boundaries: tuple[float, ...]
     width: int = 1
     normalizer: Callable[[Any], Any] | None = None
+    numbers: Transform | None = None
 
     @property
     def name(self) -> str:
         return f"{self.key}_bucketized"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return (self.key,) if self.numbers is None else self.numbers.keys
 
     @property
     def num_buckets(self) -> int:
@@ -266,20 +272,24 @@ class Bucketize(IdSource):
                 "Python code. Use ex.transforms.Scaling, which is data; or drop it and "
                 "scale the boundaries instead, or normalize in the input_fn."
             )
-        return {
+        record = {
             **vars(self),
             "boundaries": list(self.boundaries),
             "normalizer": None if scaling is None else _scaling_record(scaling),
         }
+        # Without it the record is that of older versions.
+        inner = record.pop("numbers")
+        return record if inner is None else {**record, "numbers": bundle.write(inner)}
 
     @classmethod
     def from_json(cls, fields: Record, bundle: BundleFormat) -> Bucketize:
-        scaling = fields.get("normalizer")
+        scaling, inner = fields.get("normalizer"), fields.get("numbers")
         return cls(
             **{
                 **fields,
                 "boundaries": tuple(fields["boundaries"]),
                 "normalizer": None if scaling is None else Scaling(**scaling),
+                "numbers": None if inner is None else bundle.read(inner),
             }
         )
 
@@ -292,7 +302,8 @@ class Bucketize(IdSource):
         return buckets + np.arange(self.width) * (len(edges) + 1)
 
     def _numbers(self, raw: Mapping[str, Any]) -> NDArray[np.float32]:
-        values = column_of(raw, self.key)
+        inner = raw if self.numbers is None else {self.key: self.numbers(raw)}
+        values = column_of(inner, self.key)
         if isinstance(values, Sparse | Strings) or not is_real(values.dtype):
             found = "sparse" if isinstance(values, Sparse) else "not numeric"
             raise FeatureError(

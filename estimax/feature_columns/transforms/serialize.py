@@ -22,7 +22,9 @@ from estimax.feature_columns.transforms.categorical import (
     Vocabulary,
     Weighted,
 )
+from estimax.feature_columns.transforms.dates import DateDifference, DateParts
 from estimax.feature_columns.transforms.embedding_lookups import TableBags, TableIds
+from estimax.feature_columns.transforms.formulas import Expression
 from estimax.feature_columns.transforms.labels import LabelNumbers
 from estimax.feature_columns.transforms.numeric import (
     Bucketize,
@@ -35,7 +37,7 @@ from estimax.feature_columns.transforms.sequence import (
     SequenceLengths,
     SequenceNumbers,
 )
-from estimax.feature_columns.transforms.texts import DateParts, TextNumbers
+from estimax.feature_columns.transforms.texts import TextNumbers
 from estimax.feature_columns.transforms.transform import (
     IdSource,
     OutOfRange,
@@ -50,7 +52,9 @@ _CLASSES: dict[str, type[Transform] | type[IdSource]] = {
     for each in (
         Bucketize,
         Cross,
+        DateDifference,
         DateParts,
+        Expression,
         HashBucket,
         Identity,
         LabelNumbers,
@@ -173,10 +177,15 @@ _VALID: dict[str, Callable[[Any], bool]] = {
     "format": lambda value: value is None or isinstance(value, str),
     "parts": lambda value: isinstance(value, list),
     "since": lambda value: isinstance(value, str),
+    "start": lambda value: isinstance(value, str),
+    "end": lambda value: isinstance(value, str),
     "style": lambda value: isinstance(value, str),
+    "time_zone": lambda value: value is None or isinstance(value, str),
+    "unit": lambda value: isinstance(value, str),
     "boundaries": lambda value: _is_list(value, _is_number),
     "default": lambda value: value is None or _is_number(value),
     "dtype": lambda value: isinstance(value, str),
+    "expression": lambda value: isinstance(value, str),
     "features": lambda value: _is_list(value, lambda one: isinstance(one, str)),
     "hash_key": lambda value: value is None or type(value) is int,
     "is_integer": lambda value: isinstance(value, bool),

@@ -1,7 +1,6 @@
-"""Host transforms of text that means a number or a date.
+"""The host transform of text that means a number.
 
     TextNumbers("price", "point")({"price": Strings.of(["$1,302.10", ""])})
-    DateParts("day", ("month", "weekday"))({"day": Strings.of(["2024-05-01"])})
 
 Each distinct text is parsed once, in Python. A text that cannot be read is an error
 that names it: a typing mistake must not become a missing value.
@@ -9,8 +8,6 @@ that names it: a typing mistake must not become a missing value.
 
 from __future__ import annotations
 
-import datetime
-import functools
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -20,30 +17,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.errors import FeatureError, did_you_mean
+from estimax.core.errors import FeatureError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.feature_columns.transforms.transform import (
-    BundleFormat,
-    Record,
-    Transform,
-    column_of,
-)
+from estimax.feature_columns.transforms.transform import Transform, column_of
 
 NumberFormat = Literal["point", "comma"]
-DatePart = Literal["year", "month", "weekday", "day", "hour", "days_since", "missing"]
-DATE_PARTS: tuple[DatePart, ...] = get_args(DatePart)
-DEFAULT_PARTS: tuple[DatePart, ...] = (
-    *("year", "month", "weekday", "day", "hour", "days_since"),
-)
-# Parts that return to their beginning: the first value, and how many there are.
-PERIODS: Mapping[str, tuple[int, int]] = {
-    "month": (1, 12),
-    "weekday": (0, 7),
-    "day": (1, 31),
-    "hour": (0, 24),
-}
-EPOCH = "1970-01-01"
 _DIGITS = {
     style: re.compile(
         rf"[+-]?(\d+|\d{{1,3}}([{mark}'\s]\d{{3}})+)?({point}\d*)?([eE][+-]?\d+)?"
@@ -51,11 +30,6 @@ _DIGITS = {
     for style, mark, point in (("point", ",", r"\."), ("comma", ".", ","))
 }
 _MARKS = re.compile(r"\s*[$€£¥%]\s*")
-_ISO = re.compile(
-    r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})"
-    r"(?:[T ](\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d+)?)?\s*(?:Z|[+-]\d{2}:?\d{2})?)?"
-)
-_MOST_PARSED = 100_000  # texts that are remembered, of all columns together
 
 
 def number_of_text(text: str, style: NumberFormat) -> float | None:
@@ -72,25 +46,6 @@ def number_of_text(text: str, style: NumberFormat) -> float | None:
     if style == "comma":
         plain = plain.replace(".", "").replace(",", ".")
     return float(re.sub(r"[,'\s]", "", plain))
-
-
-@functools.lru_cache(_MOST_PARSED)
-def date_of_text(text: str, form: str | None) -> datetime.datetime | None:
-    """Return the date that a text means; None if it is none.
-
-    >>> date_of_text("2024-05-01T13:45", None)
-    datetime.datetime(2024, 5, 1, 13, 45)
-    """
-    try:
-        if form is not None:
-            return datetime.datetime.strptime(text, form)
-        found = _ISO.fullmatch(text)
-        if found is None:
-            return None
-        year, month, day, hour, minute, second = (int(n or 0) for n in found.groups())
-        return datetime.datetime(year, month, day, hour, minute, second)
-    except ValueError:
-        return None
 
 
 @dataclass(frozen=True)
@@ -128,7 +83,7 @@ class TextNumbers(Transform):
         values = column_of(raw, self.key)
         if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
             return values.astype(np.float32)  # a client sent numbers
-        texts = _texts(self.key, values)
+        texts = texts_of(self.key, values)
 
         def parse(text: str) -> tuple[float, ...]:
             number = number_of_text(text, self.style)
@@ -145,129 +100,11 @@ class TextNumbers(Transform):
                 )
             return (number,)
 
-        return _parse_distinct(texts, parse, 1).reshape(texts.shape)
+        return parse_distinct(texts, parse, 1).reshape(texts.shape)
 
 
-@dataclass(frozen=True)
-class DateParts(Transform):
-    """Numbers from dates, float32 [B, n], scaled for networks; used by `date_column`.
-
-    Args:
-      key: The feature.
-      parts: The parts, in the order of the result; see `date_column`.
-      cyclic: Whether parts that repeat are a sine and a cosine.
-      since: The date that `year` and `days_since` count from, YYYY-MM-DD.
-      format: How dates are written, as for `strptime`; None for ISO 8601.
-
-    Example:
-      >>> parts = DateParts("day", ("month", "weekday"))
-      >>> parts({"day": Strings.of(["2024-12-30", ""])}).tolist()
-      [[1.0, -1.0], [0.0, 0.0]]
-    """
-
-    kind = "date_parts"
-
-    key: str
-    parts: tuple[DatePart, ...] = DEFAULT_PARTS
-    cyclic: bool = False
-    since: str = EPOCH
-    format: str | None = None
-
-    def __post_init__(self) -> None:
-        unknown = next((p for p in self.parts if p not in DATE_PARTS), None)
-        if unknown is not None or not self.parts:
-            hint = did_you_mean(str(unknown), DATE_PARTS) if self.parts else ""
-            raise FeatureError(
-                f"feature {self.key!r}: parts must be some of {', '.join(DATE_PARTS)}; "
-                f"got {self.parts!r}{hint}"
-            )
-        if len(set(self.parts)) != len(self.parts):
-            raise FeatureError(f"feature {self.key!r}: a part is listed twice.")
-        if date_of_text(self.since, None) is None:
-            raise FeatureError(
-                f"feature {self.key!r}: since must be a date such as {EPOCH}, got "
-                f"{self.since!r}."
-            )
-
-    @property
-    def width(self) -> int:
-        """How many numbers a row has."""
-        return _width(self.parts, self.cyclic)
-
-    def __call__(self, raw: Mapping[str, Any]) -> NDArray[np.float32]:
-        """Return the parts of the dates of a batch; raise if a text is no date."""
-        texts = _texts(self.key, column_of(raw, self.key))
-        if math.prod(texts.shape[1:]) != 1:
-            raise FeatureError(
-                f"feature {self.key!r}: expected one date in a row, got shape "
-                f"{texts.shape}."
-            )
-        return _parse_distinct(texts, self._numbers, self.width)
-
-    def to_json(self, bundle: BundleFormat) -> Record:
-        return {**vars(self), "parts": list(self.parts)}
-
-    @classmethod
-    def from_json(cls, fields: Record, bundle: BundleFormat) -> DateParts:
-        return cls(**{**fields, "parts": tuple(fields["parts"])})
-
-    def _numbers(self, text: str) -> tuple[float, ...]:
-        """Return the numbers of one text; of a missing date, zeros and the flag."""
-        text = text.strip()
-        if not text:
-            flag = self.parts.index("missing") if "missing" in self.parts else None
-            offset = 0 if flag is None else _width(self.parts[:flag], self.cyclic)
-            return tuple(
-                1.0 if flag is not None and i == offset else 0.0
-                for i in range(self.width)
-            )
-        date = date_of_text(text, self.format)
-        if date is None:
-            sample = "2024-05-01 or 2024-05-01 13:45"
-            wanted = f"a date such as {sample}"
-            if self.format is not None:
-                wanted = f"a date of the format {self.format!r}"
-            raise FeatureError(
-                f"feature {self.key!r}: expected {wanted}, found {text!r}. Correct it, "
-                "leave it empty if it is missing, or set the format of the column."
-            )
-        start = date_of_text(self.since, None)
-        assert start is not None, "checked when the transform was made"
-        found: list[float] = []
-        for part in self.parts:
-            found += self._part(part, date, start)
-        return tuple(found)
-
-    def _part(
-        self, part: DatePart, date: datetime.datetime, start: datetime.datetime
-    ) -> list[float]:
-        if part == "missing":
-            return [0.0]
-        if part == "year":
-            return [(date.year - start.year) / 10]
-        if part == "days_since":
-            # Zones are ignored: all dates of a column are of the same place.
-            passed = date.replace(tzinfo=None) - start
-            return [passed / datetime.timedelta(days=365.25)]
-        values = {
-            "month": date.month,
-            "weekday": date.weekday(),
-            "day": date.day,
-            "hour": date.hour + date.minute / 60,
-        }
-        first, count = PERIODS[part]
-        value = values[part] - first
-        if self.cyclic:
-            angle = 2 * math.pi * value / count
-            return [math.sin(angle), math.cos(angle)]
-        return [2 * value / (count - 1) - 1]
-
-
-def _width(parts: tuple[DatePart, ...], cyclic: bool) -> int:
-    return sum(2 if cyclic and part in PERIODS else 1 for part in parts)
-
-
-def _texts(key: str, values: Any) -> Strings:
+def texts_of(key: str, values: Any) -> Strings:
+    """Return the texts of a feature; raise `FeatureError` if it has other values."""
     if isinstance(values, Strings):
         return values
     found = "sparse" if isinstance(values, Sparse) else str(values.dtype)
@@ -276,7 +113,7 @@ def _texts(key: str, values: Any) -> Strings:
     )
 
 
-def _parse_distinct(
+def parse_distinct(
     texts: Strings, parse: Callable[[str], tuple[float, ...]], width: int
 ) -> NDArray[np.float32]:
     """Return the numbers of every text, [n, width]; each distinct text parsed once."""
