@@ -530,6 +530,7 @@ OTHERWISE = {
     "feature_columns": {
         "shared_embedding_columns": "`shared: true`; this is its older name",
         "quantile_boundaries": "`boundaries: {bins: ...}` of `piecewise_linear`",
+        "k_means_boundaries": "`boundaries: {k_means: ...}` of `bucketized`",
         "tabular_columns": "`model: {type: tabular}` makes its columns",
         "concatenate_context_input": "Python only: for a `model_fn`",
         "input_layer": "Python only: for a `model_fn`",

@@ -22,6 +22,7 @@ from estimax.config.schema.features import (
     GivenRange,
     HashedConfig,
     IdentityConfig,
+    KMeansBoundaries,
     NumericConfig,
     PeriodicConfig,
     PiecewiseLinearConfig,
@@ -174,7 +175,7 @@ def _check_bucketized(
     note: Note,
 ) -> None:
     _check_source(feature, features, path, note)
-    if isinstance(feature.boundaries, Quantiles | Bins):
+    if isinstance(feature.boundaries, Quantiles | KMeansBoundaries | Bins):
         return
     boundaries = [b for b in feature.boundaries if isinstance(b, float)]
     for i in range(1, len(boundaries)):

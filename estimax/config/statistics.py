@@ -33,6 +33,7 @@ from estimax.config.schema.features import (
     BucketizedConfig,
     ComputedConfig,
     ExpressionConfig,
+    KMeansBoundaries,
     NumericConfig,
     PiecewiseLinearConfig,
     Quantiles,
@@ -90,7 +91,7 @@ class Statistics:
       raw: Moments of the numbers as they are in the data.
       moments: Moments after the transform.
       vocabularies: Words, most frequent first.
-      boundaries: Boundaries at quantiles, of bucketized features.
+      boundaries: Boundaries at quantiles or between clusters, of bucketized features.
       labels: Moments of label columns that are normalised.
       cuts: The limits of the parts of sources that are split by time.
       spreads: Median, and distance of the quartiles, of features encoded by bins.
@@ -121,11 +122,19 @@ class Request:
     bins: dict[str, tuple[str, int | None]] = field(default_factory=dict)
     rows: bool = False
     classes: tuple[str, ...] = ()
+    clusters: dict[str, tuple[str, int]] = field(default_factory=dict)
     computed: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def is_empty(self) -> bool:
         """Return whether no statistics are needed."""
-        more = (self.labels, self.cuts, self.bins, self.rows, self.classes)
+        more = (
+            self.labels,
+            self.cuts,
+            self.bins,
+            self.rows,
+            self.classes,
+            self.clusters,
+        )
         return not any((self.numeric, self.vocabulary, self.quantiles, *more))
 
     def key(self) -> str:
@@ -153,6 +162,7 @@ class Request:
             "bins": self.bins,
             "rows": self.rows,
             "classes": self.classes,
+            "clusters": self.clusters,
             "computed": self.computed,
         }
         asked |= {key: value for key, value in more.items() if value}
@@ -194,7 +204,14 @@ def request_of(run: Run) -> Request:
     classes = tuple(
         column for column, head in label_columns(run).items() if is_balanced(head)
     )
-    sources = {name for name, _ in (*quantiles.values(), *bins.values())}
+    clusters = {
+        name: (feature.source, feature.boundaries.k_means)
+        for name, feature in run.features.items()
+        if isinstance(feature, BucketizedConfig)
+        and isinstance(feature.boundaries, KMeansBoundaries)
+    }
+    sampled = (*quantiles.values(), *bins.values(), *clusters.values())
+    sources = {name for name, _ in sampled}
     computed = {
         name: {
             key: value
@@ -205,7 +222,7 @@ def request_of(run: Run) -> Request:
         if isinstance(feature, COMPUTED) and name in {*numeric, *sources}
     }
     asked = (numeric, vocabulary, quantiles, labels, cuts, bins, rows, classes)
-    return Request(*asked, computed)
+    return Request(*asked, clusters, computed)
 
 
 def _bins_of(run: Run) -> dict[str, tuple[str, int | None]]:
@@ -329,7 +346,7 @@ def _from_json(saved: dict[str, Any], request: Request) -> Statistics:
         {name: _words_from(saved["vocabularies"][name]) for name in request.vocabulary},
         {
             name: _numbers_from(saved["boundaries"][name])
-            for name in (*request.quantiles, *request.bins)
+            for name in (*request.quantiles, *request.bins, *request.clusters)
         },
         {column: _moments_from(saved["labels"][column]) for column in request.labels},
         {
@@ -381,7 +398,7 @@ def collect(run: Run, request: Request) -> Statistics:
     cuts = {name: _cuts(run, name, *asked) for name, asked in request.cuts.items()}
     source = run.train.source
     every = data_columns(run)
-    sampled = {**request.quantiles, **request.bins}
+    sampled = {**request.quantiles, **request.bins, **request.clusters}
     names = {
         *(c for name, f in request.numeric.items() for c in columns_read(name, f)),
         *(column_of(name, f) for name, f in request.vocabulary.items()),
@@ -431,6 +448,9 @@ def collect(run: Run, request: Request) -> Statistics:
     }
     boundaries = {
         name: samples[name].quantiles(n) for name, (_, n) in request.quantiles.items()
+    }
+    boundaries |= {
+        name: samples[name].clusters(n) for name, (_, n) in request.clusters.items()
     }
     if request.bins:
         from estimax.feature_columns.tables import bins_for  # loads jax
@@ -582,6 +602,14 @@ class _Sample:
         from estimax.feature_columns import quantile_boundaries
 
         return quantile_boundaries(np.concatenate(self._parts), count)
+
+    def clusters(self, count: int) -> tuple[float, ...]:
+        """Return boundaries between clusters."""
+        import numpy as np
+
+        from estimax.feature_columns import k_means_boundaries
+
+        return k_means_boundaries(np.concatenate(self._parts), count)
 
     def spread(self) -> tuple[float, ...]:
         """Return what a robust scaling subtracts and divides by."""

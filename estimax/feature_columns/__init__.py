@@ -57,6 +57,7 @@ __all__ = [
     "is_categorical",
     "is_dense",
     "is_sequence",
+    "k_means_boundaries",
     "linear_model",
     "make_parse_example_spec",
     "numeric_column",

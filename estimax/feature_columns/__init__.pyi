@@ -68,6 +68,7 @@ from estimax.feature_columns.encodings import PeriodicColumn as PeriodicColumn
 from estimax.feature_columns.encodings import (
     PiecewiseLinearColumn as PiecewiseLinearColumn,
 )
+from estimax.feature_columns.encodings import k_means_boundaries as k_means_boundaries
 from estimax.feature_columns.encodings import periodic_column as periodic_column
 from estimax.feature_columns.encodings import (
     piecewise_linear_column as piecewise_linear_column,

@@ -209,10 +209,10 @@ def date_difference_column(
 
     Example:
       >>> from estimax import feature_columns as fc
-      >>> age = fc.date_difference_column("born", "day", unit="years")
-      >>> dates = {"born": ["1990-05-01", "2000-01-01"], "day": ["2024-05-01"] * 2}
-      >>> fc.DenseFeatures([age]).apply({}, dates).round(1).tolist()
-      [[34.0], [24.299999237060547]]
+      >>> age = fc.date_difference_column("born", "day", unit="weeks")
+      >>> dates = {"born": ["2024-01-01", "2024-01-08"], "day": ["2024-01-15"] * 2}
+      >>> fc.DenseFeatures([age]).apply({}, dates).tolist()
+      [[2.0], [1.0]]
     """
     check_key(start, "date_difference_column")
     check_key(end, "date_difference_column")

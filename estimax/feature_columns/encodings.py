@@ -26,6 +26,8 @@ from estimax.feature_columns.column import Features, ParseSpec
 from estimax.feature_columns.computed import NumberColumn, check_source
 from estimax.feature_columns.lookup import VariablePlace
 
+_MOST_POINTS = 512  # between which k-means looks for the ends of clusters
+
 
 @dataclass(frozen=True)
 class PiecewiseLinearColumn:
@@ -280,6 +282,89 @@ def quantile_boundaries(values: Any, bins: int = 24) -> tuple[float, ...]:
     of_distinct = np.quantile(distinct, np.linspace(0, 1, bins // 2 + 2)[1:-1])
     edges = np.unique(np.concatenate([of_rows, of_distinct]).astype(np.float32))
     return tuple(float(edge) for edge in edges)
+
+
+def k_means_boundaries(values: Any, buckets: int = 8) -> tuple[float, ...]:
+    """Choose boundaries for `bucketized_column` between clusters of the values.
+
+    Use it for a number whose values lie in groups of different sizes, such as prices of
+    several kinds of goods. Buckets of quantiles have about as many rows each and split
+    a large group; these have values that are close to each other. The clusters are
+    the best of k-means in one dimension, and the same in every run.
+
+    Args:
+      values: The numbers of the training rows, of any shape. Missing and infinite ones
+        are left out.
+      buckets: The largest number of buckets. There are fewer if there are few distinct
+        values.
+
+    Returns:
+      The boundaries, ascending and distinct as float32, at least one: the middles
+      between neighbouring clusters.
+
+    Raises:
+      FeatureError: `buckets` is below 2, or there is no finite value.
+
+    Example:
+      >>> from estimax import feature_columns as fc
+      >>> fc.k_means_boundaries([1.0, 2.0, 1.5, 100.0, 101.0], buckets=2)
+      (51.0,)
+    """
+    if isinstance(buckets, bool) or not isinstance(buckets, int | np.integer):
+        raise FeatureError(
+            f"k_means_boundaries: buckets must be an int, got {buckets}."
+        )
+    if buckets < 2:
+        raise FeatureError(
+            f"k_means_boundaries: buckets must be at least 2, got {buckets}."
+        )
+    numbers = np.asarray(values, np.float64).reshape(-1)
+    numbers = np.sort(numbers[np.isfinite(numbers)])
+    if not numbers.size:
+        raise FeatureError("k_means_boundaries: there is no finite value.")
+    distinct = np.unique(numbers)
+    if len(distinct) == 1:
+        return (float(np.float32(distinct[0])),)
+    centers = _centers(numbers, distinct, int(buckets))
+    middles = np.unique(((centers[1:] + centers[:-1]) / 2).astype(np.float32))
+    return tuple(float(middle) for middle in middles)
+
+
+def _centers(numbers: Any, distinct: Any, count: int) -> Any:
+    """Return the means of the best clusters of sorted numbers, by dynamic programming.
+
+    The usual iterations would stay where they begin if one group has most of the rows.
+    """
+    if len(distinct) > _MOST_POINTS:
+        # Points are quantiles of the rows and equal steps: no gap between groups is
+        # inside of one, unless it is narrower than a step.
+        steps = np.linspace(distinct[0], distinct[-1], _MOST_POINTS // 2)
+        shares = np.quantile(numbers, np.linspace(0, 1, _MOST_POINTS // 2))
+        distinct = np.unique(np.concatenate([steps, shares]))
+    starts = np.unique(np.searchsorted(numbers, distinct, side="left"))
+    # Sums up to each point, of numbers around 0, so that their squares keep digits.
+    middle = float(numbers.mean())
+    scale = float(np.abs(numbers - middle).max())
+    centered = (numbers - middle) / scale
+    rows = np.append(starts, len(numbers))
+    linear = np.concatenate([[0.0], np.cumsum(centered)])[rows]
+    squares = np.concatenate([[0.0], np.cumsum(centered**2)])[rows]
+    # The squared distances of the rows from point i up to point j, [i, j].
+    size = np.maximum(rows[None, :] - rows[:, None], 1)
+    total = linear[None, :] - linear[:, None]
+    cost = squares[None, :] - squares[:, None] - total**2 / size
+    cost = np.where(rows[None, :] > rows[:, None], np.maximum(cost, 0.0), np.inf)
+    best, begins = cost[0], []
+    for _ in range(min(count, len(starts)) - 1):
+        through = best[:, None] + cost
+        begins.append(np.argmin(through, axis=0))
+        best = np.min(through, axis=0)
+    ends = [len(rows) - 1]
+    for begin in reversed(begins):
+        ends.insert(0, int(begin[ends[0]]))
+    edges = rows[np.array([0, *ends])]
+    found = [part.mean() for part in np.split(numbers, edges[1:-1])]
+    return np.array(found)
 
 
 def numbers_or_nan(source: NumberColumn, features: Features) -> jax.Array:

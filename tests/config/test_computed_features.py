@@ -34,10 +34,11 @@ features:
   hour: {type: date, column: done, parts: [hour], time_zone: Europe/Berlin}
   is_large: {type: expression, expression: "area > 5 or coalesce(price, 0) > 9"}
   city: {type: hashed, buckets: 8}
+  groups: {type: bucketized, source: price, boundaries: {k_means: 2}}
   cross: {type: crossed, keys: [ratio_bins, city], buckets: 50}
 model:
   type: dnn_linear_combined
-  linear: {features: [ratio_bins, cross]}
+  linear: {features: [ratio_bins, groups, cross]}
   dnn:
     features:
       numeric: [price, ratio, ratio_codes, is_large, delay, hour]
@@ -78,6 +79,7 @@ def test_training_bundle_and_server_compute_the_same(folder):
     found = built.plan.statistics
     assert found.raw["ratio"].mean == pytest.approx(np.mean(ratios))
     assert found.boundaries["ratio_bins"] == pytest.approx((3.0,))
+    assert found.boundaries["groups"] == ((1 + 26 / 3) / 2,)
     assert found.raw["delay"].mean == pytest.approx((13 + 30 - 1) / 3)
     built.estimator.train(built.input_fn("train"), max_steps=3)
 
@@ -108,6 +110,16 @@ def test_training_bundle_and_server_compute_the_same(folder):
         nan = {**{k: v[:1] for k, v in given.items()}, "price": [np.nan]}
         (logit,) = answer["predictions"][0]["logits"]
         assert logit == pytest.approx(float(bundle.predict(nan)["logits"][0, 0]))
+
+
+def test_a_run_that_resumes_keeps_its_boundaries(folder):
+    cache = folder / "statistics.json"
+    run = load(run_files.write(folder, RUN)).run
+    first = statistics.statistics_for(run, cache).boundaries
+    with (folder / "train.csv").open("a") as file:
+        file.write("900,1,Oslo,,,1\n" * 50)
+    assert statistics.statistics_for(run, cache, keep=True).boundaries == first
+    assert statistics.statistics_for(run, cache).boundaries["groups"][0] > 100
 
 
 def test_statistics_are_computed_again_if_the_expression_changes(folder):

@@ -27,6 +27,38 @@ def plain_codes(number, edges):
     return [min(1.0, max(0.0, (number - a) / (b - a))) for a, b in bins] + [0.0]
 
 
+def test_k_means_finds_the_gaps_between_groups():
+    rng = np.random.default_rng(0)
+    groups = [rng.normal(at, 1, n) for at, n in ((0, 2000), (50, 20), (70, 300))]
+    values = np.concatenate([*groups, [np.nan, np.inf]])
+    low, high = fc.k_means_boundaries(values, 3)
+    assert 5 < low < 45
+    assert 55 < high < 65
+    assert fc.k_means_boundaries(rng.permutation(values), 3) == (low, high)
+
+
+def test_k_means_is_the_best_of_all_divisions():
+    values = np.sort(RNG.exponential(1, 12)) + 1e6
+
+    def spread(parts):
+        return sum(((part - part.mean()) ** 2).sum() for part in parts)
+
+    cuts = itertools.combinations(range(1, 12), 2)
+    best = min(cuts, key=lambda cut: spread(np.split(values, cut)))
+    found = np.searchsorted(values, fc.k_means_boundaries(values, 3))
+    assert tuple(found) == best
+
+
+def test_k_means_of_few_values():
+    assert fc.k_means_boundaries([1, 2, 2, 4], 8) == (1.5, 3.0)
+    assert fc.k_means_boundaries([5, 5], 3) == (5.0,)
+    with pytest.raises(FeatureError, match="no finite value"):
+        fc.k_means_boundaries([np.nan], 3)
+    for wrong in (1, True, 2.5):
+        with pytest.raises(FeatureError, match="buckets must be"):
+            fc.k_means_boundaries([1, 2], wrong)
+
+
 def test_codes_are_those_of_a_plain_formula():
     edges = [-2.0, -0.5, 0.0, 0.25, 3.0]
     numbers = RNG.normal(scale=2, size=50).astype(np.float32)

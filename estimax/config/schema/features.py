@@ -190,18 +190,32 @@ class Quantiles:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KMeansBoundaries:
+    """Boundaries between clusters of the train source, for values that lie in groups.
+
+    Args:
+      k_means: The largest number of buckets, each with values close to each other.
+    """
+
+    k_means: Annotated[int, Limits(at_least=2)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class BucketizedConfig(FeatureSection):
     """A numeric feature split into ranges, each with its lower boundary included.
 
     Args:
       type: A number split into ranges.
       source: The numeric feature; its raw values are split.
-      boundaries: Increasing boundaries, in the units of the data, or {quantiles: n}.
+      boundaries: Increasing boundaries, in the units of the data; or {quantiles: n} or
+        {k_means: n}, which are found in the train source and kept with the run.
     """
 
     type: Literal["bucketized"] = "bucketized"
     source: str
-    boundaries: Annotated[tuple[float, ...], Items(at_least=1)] | Quantiles
+    boundaries: (
+        Annotated[tuple[float, ...], Items(at_least=1)] | Quantiles | KMeansBoundaries
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -147,6 +147,7 @@ class DateParts(Transform):
       time_zone: The zone to which a text with an offset is converted; None ignores it.
 
     Example:
+      >>> from estimax.core.strings import Strings
       >>> parts = DateParts("day", ("month", "weekday"))
       >>> parts({"day": Strings.of(["2024-12-30", ""])}).tolist()
       [[1.0, -1.0], [0.0, 0.0]]
@@ -256,6 +257,7 @@ class DateDifference(Transform):
       required: Whether a missing result is an error. It is NaN otherwise.
 
     Example:
+      >>> from estimax.core.strings import Strings
       >>> age = DateDifference("born", "day", "days")
       >>> born, day = Strings.of(["2024-01-01"]), Strings.of(["2024-03-01"])
       >>> age({"born": born, "day": day}).tolist()
