@@ -62,6 +62,12 @@ KEYS = {
             "normalizer_fn": "normalize",
         },
     },
+    "TextConfig": {
+        "feature_columns.text_column": {
+            "key": "column",
+            "num_oov_buckets": "oov_buckets",
+        },
+    },
     "DateDifferenceConfig": {
         "feature_columns.date_difference_column": {
             "start": "from",
@@ -376,6 +382,7 @@ _TENSORFLOW = (
 )
 # The same of the arguments of one function.
 REASONS = {
+    "feature_columns.text_column": {"words": "those of the train source"},
     "feature_columns.date_difference_column": {"name": "the name of the feature"},
     "feature_columns.expression_column": {"name": "the name of the feature"},
     "estimator.RunConfig": {
@@ -530,6 +537,7 @@ OTHERWISE = {
     "feature_columns": {
         "shared_embedding_columns": "`shared: true`; this is its older name",
         "quantile_boundaries": "`boundaries: {bins: ...}` of `piecewise_linear`",
+        "text_vocabulary": "`… min_count` and `… max_size` of `text`",
         "k_means_boundaries": "`boundaries: {k_means: ...}` of `bucketized`",
         "tabular_columns": "`model: {type: tabular}` makes its columns",
         "concatenate_context_input": "Python only: for a `model_fn`",

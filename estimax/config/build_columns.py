@@ -26,6 +26,7 @@ from estimax.config.schema.features import (
     NumericConfig,
     PeriodicConfig,
     PiecewiseLinearConfig,
+    TextConfig,
     VocabularyConfig,
     WeightedConfig,
 )
@@ -284,6 +285,16 @@ class ColumnBuilder:
             "hash_bucket", given, options, name, feature.sequence
         )
 
+    def _make_text(self, name: str, feature: TextConfig) -> CallExpression:
+        given: tuple[Any, ...] = (feature.column or name,)
+        if feature.hash_buckets is None:
+            given = (*given, list(self._statistics.vocabularies[name]))
+        options = changed_values(feature, "hash_buckets", oov_buckets="num_oov_buckets")
+        if feature.ngrams != (1,):
+            options["ngrams"] = list(feature.ngrams)
+        options |= changed_values(feature, "lowercase")
+        return CallExpression(f"{_FC}text_column", options, given, name=name)
+
     def _make_identity(self, name: str, feature: IdentityConfig) -> CallExpression:
         given: tuple[Any, ...] = (feature.column or name, feature.buckets)
         if feature.default is not None:
@@ -361,6 +372,7 @@ _COLUMNS: dict[type, Callable[[ColumnBuilder, str, Any], CallExpression]] = {
     PeriodicConfig: ColumnBuilder._make_periodic,
     VocabularyConfig: ColumnBuilder._make_vocabulary,
     HashedConfig: ColumnBuilder._make_hashed,
+    TextConfig: ColumnBuilder._make_text,
     IdentityConfig: ColumnBuilder._make_identity,
     CrossedConfig: ColumnBuilder._make_crossed,
     WeightedConfig: ColumnBuilder._make_weighted,

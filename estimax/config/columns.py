@@ -21,6 +21,7 @@ from estimax.config.schema.features import (
     HashedConfig,
     IdentityConfig,
     NumericConfig,
+    TextConfig,
     VocabularyConfig,
     WeightedConfig,
 )
@@ -123,7 +124,7 @@ def columns_of(run: Run) -> dict[str, ColumnKind | None]:
 
 def kind_of(feature: FeatureConfig) -> ColumnKind | None:
     """Return how a feature reads its column; None if it reads several or none."""
-    if isinstance(feature, DateConfig):
+    if isinstance(feature, DateConfig | TextConfig):
         return "text"
     if isinstance(feature, NumericConfig):
         if feature.text is not None:

@@ -27,6 +27,7 @@ from estimax.config.schema.features import (
     PeriodicConfig,
     PiecewiseLinearConfig,
     Quantiles,
+    TextConfig,
     VocabularyConfig,
     WeightedConfig,
 )
@@ -40,6 +41,7 @@ FeatureConfigs = Mapping[str, FeatureConfig]
 CATEGORICAL = (
     VocabularyConfig,
     HashedConfig,
+    TextConfig,
     IdentityConfig,
     BucketizedConfig,
     CrossedConfig,
@@ -75,7 +77,12 @@ def column_key(name: str, feature: FeatureConfig) -> str | None:
     """Return the data column that a feature reads; None if it reads other features."""
     if isinstance(
         feature,
-        NumericConfig | DateConfig | VocabularyConfig | HashedConfig | IdentityConfig,
+        NumericConfig
+        | DateConfig
+        | VocabularyConfig
+        | HashedConfig
+        | TextConfig
+        | IdentityConfig,
     ):
         return feature.column or name
     return None
@@ -160,6 +167,19 @@ def repeats(words: Sequence[str | int]) -> list[tuple[int, str | int]]:
     return found
 
 
+def _check_text(
+    feature: TextConfig, features: FeatureConfigs, path: str, note: Note
+) -> None:
+    for i, length in repeats(list(feature.ngrams)):
+        note(f"{path}.ngrams.{i}", f"{length} is listed twice")
+    if isinstance(feature.hash_buckets, int):
+        if isinstance(feature.max_size, int):
+            note(f"{path}.max_size", "conflicts with hash_buckets; keep one of the two")
+        if feature.oov_buckets:
+            text = "conflicts with hash_buckets, which has an id for every token"
+            note(f"{path}.oov_buckets", f"{text}; remove it")
+
+
 def _check_identity(
     feature: IdentityConfig, features: FeatureConfigs, path: str, note: Note
 ) -> None:
@@ -218,6 +238,8 @@ def _check_crossed(
         part = known_feature(key, features, here, note)
         if isinstance(part, (NumericConfig, *COMPUTED, *ENCODED)):
             note(here, f"{key!r} is {part.type}; cross a bucketized feature of it")
+        elif isinstance(part, TextConfig):
+            note(here, f"{key!r} is text, which cannot be crossed")
         elif isinstance(part, DateConfig):
             note(here, f"{key!r} is a date, which cannot be crossed")
         elif isinstance(part, CrossedConfig):
@@ -317,7 +339,11 @@ def _check_weighted(
     feature: WeightedConfig, features: FeatureConfigs, path: str, note: Note
 ) -> None:
     source = known_feature(feature.source, features, f"{path}.source", note)
-    if source is not None and not isinstance(source, CATEGORICAL):
+    if isinstance(source, TextConfig):
+        note(
+            f"{path}.source", f"{feature.source!r} is text, whose words have no weights"
+        )
+    elif source is not None and not isinstance(source, CATEGORICAL):
         note(f"{path}.source", f"{feature.source!r} is numeric; name a categorical one")
     elif isinstance(source, WeightedConfig):
         note(f"{path}.source", f"{feature.source!r} is weighted itself")
@@ -329,6 +355,7 @@ _FEATURE_CHECKS: dict[type, Callable[[Any, FeatureConfigs, str, Note], None]] = 
     DateConfig: _check_date,
     DateDifferenceConfig: _check_date_difference,
     VocabularyConfig: _check_vocabulary,
+    TextConfig: _check_text,
     IdentityConfig: _check_identity,
     BucketizedConfig: _check_bucketized,
     PiecewiseLinearConfig: _check_encoded,

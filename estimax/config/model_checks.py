@@ -28,6 +28,7 @@ from estimax.config.schema.features import (
     NumericConfig,
     PeriodicConfig,
     PiecewiseLinearConfig,
+    TextConfig,
     WeightedConfig,
 )
 from estimax.config.schema.heads import (
@@ -329,6 +330,8 @@ def _column_name(name: str, features: FeatureConfigs) -> str:
             if not is_broken(key) and not isinstance(features.get(key), CrossedConfig)
         ]
         return "_X_".join(sorted(_column_name(key, features) for key in keys))
+    if isinstance(feature, TextConfig):
+        return f"{feature.column or name}_text"
     return (column_key(name, feature) if feature is not None else None) or name
 
 

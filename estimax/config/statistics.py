@@ -37,6 +37,7 @@ from estimax.config.schema.features import (
     NumericConfig,
     PiecewiseLinearConfig,
     Quantiles,
+    TextConfig,
     VocabularyConfig,
 )
 from estimax.config.schema.heads import RegressionHeadConfig
@@ -115,7 +116,7 @@ class Request:
     """The features that need statistics, by name; and labels and sources that do."""
 
     numeric: dict[str, NumericConfig | ComputedConfig]
-    vocabulary: dict[str, VocabularyConfig]
+    vocabulary: dict[str, VocabularyConfig | TextConfig]
     quantiles: dict[str, tuple[str, int]] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
     cuts: dict[str, tuple[str, float, float]] = field(default_factory=dict)
@@ -153,6 +154,7 @@ class Request:
                     *(["strip"] if f.strip else []),
                 ]
                 for n, f in self.vocabulary.items()
+                if isinstance(f, VocabularyConfig)
             },
         }
         more = {
@@ -164,6 +166,11 @@ class Request:
             "classes": self.classes,
             "clusters": self.clusters,
             "computed": self.computed,
+            "text": {
+                n: [f.column, f.ngrams, f.min_count, f.max_size, f.lowercase]
+                for n, f in self.vocabulary.items()
+                if isinstance(f, TextConfig)
+            },
         }
         asked |= {key: value for key, value in more.items() if value}
         return json.dumps(asked, sort_keys=True)
@@ -183,7 +190,8 @@ def request_of(run: Run) -> Request:
     vocabulary = {
         name: feature
         for name, feature in run.features.items()
-        if isinstance(feature, VocabularyConfig) and feature.from_data is not None
+        if (isinstance(feature, VocabularyConfig) and feature.from_data is not None)
+        or (isinstance(feature, TextConfig) and feature.hash_buckets is None)
     }
     quantiles = {
         name: (feature.source, feature.boundaries.quantiles)
@@ -430,7 +438,10 @@ def collect(run: Run, request: Request) -> Statistics:
             _count_classes(classes[column], batch[column])
         for name, words in request.vocabulary.items():
             texts = batch[column_of(name, words)]
-            _count(counts[name], texts, strip=words.strip)
+            if isinstance(words, TextConfig):
+                _count_tokens(counts[name], texts, words)
+            else:
+                _count(counts[name], texts, strip=words.strip)
         rows += len(next(iter(batch.values())))
         for name, (of, _) in sampled.items():
             samples[name].add(_numbers_of(batch, of, run.features[of]))
@@ -560,6 +571,15 @@ def _count(counts: Counter[str], column: Any, *, strip: bool) -> None:
             counts[word.decode()] += pair["counts"].as_py()
 
 
+def _count_tokens(counts: Counter[str], column: Any, feature: TextConfig) -> None:
+    """Count the words and n-grams of a column of texts."""
+    from estimax.feature_columns.transforms.tokens import tokens_of
+
+    for text in column.tolist():
+        decoded = text.decode(errors="replace")
+        counts.update(tokens_of(decoded, feature.ngrams, lowercase=feature.lowercase))
+
+
 def _count_classes(counts: Counter[str], column: Any) -> None:
     """Count the classes of a label column: words, or the numbers of classes."""
     import numpy as np
@@ -645,17 +665,18 @@ def _moments_of(numbers: Any, name: str, transform: str | None) -> Moments:
 
 
 def _words(
-    counts: Counter[str], name: str, feature: VocabularyConfig
+    counts: Counter[str], name: str, feature: VocabularyConfig | TextConfig
 ) -> tuple[str, ...]:
-    assert feature.from_data is not None
-    limits = feature.from_data
+    is_text = isinstance(feature, TextConfig)
+    limits = feature if isinstance(feature, TextConfig) else feature.from_data
+    assert limits is not None
     enough = [(word, n) for word, n in counts.items() if n >= limits.min_count]
     # Ties are sorted by word, so that ids do not depend on the order of the rows.
     enough.sort(key=lambda pair: (-pair[1], pair[0]))
     words = tuple(word for word, _ in enough[: limits.max_size])
     if not words:
         raise FeatureError(
-            f"features.{name}.from_data: no word occurs "
+            f"features.{name}{'' if is_text else '.from_data'}: no word occurs "
             f"{limits.min_count} times in the train source; lower min_count."
         )
     return words

@@ -33,6 +33,7 @@ __all__ = [
     "SequenceColumn",
     "SequenceFeatures",
     "SequenceNumericColumn",
+    "TextColumn",
     "VarLenFeature",
     "VocabularyFileCategoricalColumn",
     "VocabularyListCategoricalColumn",
@@ -74,6 +75,8 @@ __all__ = [
     "shared_embedding_columns",
     "shared_embeddings",
     "tabular_columns",
+    "text_column",
+    "text_vocabulary",
     "v1",
     "weighted_categorical_column",
 ]

@@ -116,5 +116,8 @@ from estimax.feature_columns.sequence import (
     sequence_numeric_column as sequence_numeric_column,
 )
 from estimax.feature_columns.tables import tabular_columns as tabular_columns
+from estimax.feature_columns.text import TextColumn as TextColumn
+from estimax.feature_columns.text import text_column as text_column
+from estimax.feature_columns.text import text_vocabulary as text_vocabulary
 from estimax.feature_columns.transforms import fingerprint64 as fingerprint64
 from estimax.v1 import feature_columns as v1  # noqa: F401 - public under this name

@@ -35,25 +35,27 @@ features:
   is_large: {type: expression, expression: "area > 5 or coalesce(price, 0) > 9"}
   city: {type: hashed, buckets: 8}
   groups: {type: bucketized, source: price, boundaries: {k_means: 2}}
+  note: {type: text, ngrams: [1, 2], min_count: 8, oov_buckets: 1}
+  note_hash: {type: text, column: note, hash_buckets: 6}
   cross: {type: crossed, keys: [ratio_bins, city], buckets: 50}
 model:
   type: dnn_linear_combined
-  linear: {features: [ratio_bins, groups, cross]}
+  linear: {features: [ratio_bins, groups, cross, note_hash]}
   dnn:
     features:
       numeric: [price, ratio, ratio_codes, is_large, delay, hour]
-      indicator: [city]
+      indicator: [city, note]
     hidden_units: [4]
   head: {type: binary}
 train: {max_steps: 3}
 eval: {source: train, steps: 1}
 """
-HEADER = "price,area,city,due,done,y"
+HEADER = "price,area,city,due,done,note,y"
 ROWS = (
-    "6,2,Oslo,2024-05-01,2024-05-01T13:00Z,1",
-    "1,9,Rome,2024-05-01,2024-05-02 06:00,0",
-    "12,0,Oslo,,2024-12-01 08:00+01:00,1",
-    "8,1,Rome,2024-05-02 03:00,2024-05-02 02:00,0",
+    "6,2,Oslo,2024-05-01,2024-05-01T13:00Z,Too late!,1",
+    "1,9,Rome,2024-05-01,2024-05-02 06:00,late; too late,0",
+    "12,0,Oslo,,2024-12-01 08:00+01:00,,1",
+    "8,1,Rome,2024-05-02 03:00,2024-05-02 02:00,on time,0",
 )
 
 
@@ -65,7 +67,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def columns():
-    kinds = (float, float, str, str, str)
+    kinds = (float, float, str, str, str, str)
     cells = [row.split(",")[: len(kinds)] for row in ROWS]
     return {
         name: [kind(row[i]) for row in cells]
@@ -79,7 +81,8 @@ def test_training_bundle_and_server_compute_the_same(folder):
     found = built.plan.statistics
     assert found.raw["ratio"].mean == pytest.approx(np.mean(ratios))
     assert found.boundaries["ratio_bins"] == pytest.approx((3.0,))
-    assert found.boundaries["groups"] == ((1 + 26 / 3) / 2,)
+    assert found.boundaries["groups"] == pytest.approx(((1 + 26 / 3) / 2,))
+    assert found.vocabularies["note"] == ("late", "too", "too late")
     assert found.raw["delay"].mean == pytest.approx((13 + 30 - 1) / 3)
     built.estimator.train(built.input_fn("train"), max_steps=3)
 
@@ -117,7 +120,7 @@ def test_a_run_that_resumes_keeps_its_boundaries(folder):
     run = load(run_files.write(folder, RUN)).run
     first = statistics.statistics_for(run, cache).boundaries
     with (folder / "train.csv").open("a") as file:
-        file.write("900,1,Oslo,,,1\n" * 50)
+        file.write("900,1,Oslo,,,,1\n" * 50)
     assert statistics.statistics_for(run, cache, keep=True).boundaries == first
     assert statistics.statistics_for(run, cache).boundaries["groups"][0] > 100
 
@@ -141,8 +144,13 @@ def test_statistics_are_computed_again_if_the_expression_changes(folder):
         ("price / area", "y / area", "features.ratio: reads the label 'y'"),
         ("expression: price / area, ", "", "features.ratio"),
         ("[ratio_bins, city]", "[ratio, city]", "'ratio' is expression; cross a"),
-        ("indicator: [city]", "indicator: [ratio]", "'ratio' is expression; put it"),
+        ("[city, note]", "[city, note, ratio]", "'ratio' is expression; put it"),
         ("price / area", "price / city", "'city' as text"),
+        ("ngrams: [1, 2]", "ngrams: [1, 1]", "note.ngrams.1: 1 is listed twice"),
+        ("ngrams: [1, 2]", "ngrams: [0]", "features.note.ngrams"),
+        ("hash_buckets: 6", "hash_buckets: 6, max_size: 3", "conflicts with hash_b"),
+        ("[ratio_bins, city]", "[ratio_bins, note]", "'note' is text, which cannot"),
+        ("numeric: [price,", "numeric: [note_hash, price,", "'note_hash' is text; put"),
         ("to: done", "to: due", "features.delay.to: is the column of `from`, 'due'"),
         ("unit: hours", "unit: hour", "features.delay.unit: "),
         ("Europe/Berlin", "Europe/Berln", "did you mean 'Europe/Berlin'?"),
@@ -176,7 +184,9 @@ def test_other_models_are_compared_with_the_same_numbers(folder):
     chance = np.random.default_rng(0)
     price, area = chance.uniform(1, 10, (2, 400))
     label = (price / area > 1).astype(int)
-    lines = [f"{p},{a},Oslo,,,{y}" for p, a, y in zip(price, area, label, strict=True)]
+    lines = [
+        f"{p},{a},Oslo,,,late,{y}" for p, a, y in zip(price, area, label, strict=True)
+    ]
     (folder / "train.csv").write_text("\n".join([HEADER, *lines]) + "\n")
     run = load(run_files.write(folder, RUN)).run
     with_ratio = references(run, {})["linear"]["auc"]

@@ -133,7 +133,7 @@ WRONG = [
         "{buckets: 100}",
         "run.yaml:10:9: features.city.type: required key is missing; one of: "
         "numeric, expression, date, date_difference, bucketized, piecewise_linear, "
-        "periodic, vocabulary, hashed, identity, crossed, weighted",
+        "periodic, vocabulary, hashed, text, identity, crossed, weighted",
     ),
     (
         "numeric: [age]",

@@ -11,6 +11,7 @@ features:
   hour_waves:  {type: periodic, source: hour, periods: [24]}
   age_x_city:  {type: crossed, keys: [age_buckets, city], buckets: 10000}
   tags:        {type: hashed, buckets: 1000, delimiter: "|"}
+  title:       {type: text, ngrams: [1, 2], min_count: 5}
   clicked:     {type: identity, buckets: 500, sequence: true}
 
 `build_columns` makes a column of `estimax.feature_columns` of each.
@@ -30,6 +31,7 @@ from estimax.config.schema.section import (
     PositiveInt,
 )
 
+NGram = Annotated[int, Limits(at_least=1, at_most=5)]
 DatePart = Literal["year", "month", "weekday", "day", "hour", "days_since", "missing"]
 
 
@@ -326,6 +328,32 @@ class HashedConfig(FeatureSection):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TextConfig(FeatureSection):
+    """The words of free text, or pairs and longer runs of words, as ids.
+
+    Its tokens are those of the train source, most frequent first, or hashed.
+
+    Args:
+      type: The words of a text.
+      ngrams: How many words a token has; [1, 2] for words and pairs of neighbours.
+      min_count: Leave out tokens that occur less often in the train source.
+      max_size: Keep at most this many tokens.
+      hash_buckets: Hash tokens to this many ids, without a look at the train source.
+      oov_buckets: Ids for other tokens, by hash; 0 ignores them.
+      lowercase: Lowercase the text first.
+    """
+
+    type: Literal["text"] = "text"
+    column: str | None = None
+    ngrams: Annotated[tuple[NGram, ...], Items(at_least=1)] = (1,)
+    min_count: PositiveInt = 5
+    max_size: PositiveInt | None = None
+    hash_buckets: PositiveInt | None = None
+    oov_buckets: NonNegativeInt = 0
+    lowercase: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class IdentityConfig(FeatureSection):
     """Integers that are ids already, from 0 to buckets - 1.
 
@@ -385,6 +413,7 @@ FeatureConfig = (
     | PeriodicConfig
     | VocabularyConfig
     | HashedConfig
+    | TextConfig
     | IdentityConfig
     | CrossedConfig
     | WeightedConfig

@@ -31,6 +31,7 @@ from estimax.feature_columns.transforms.sequence import (
 )
 from estimax.feature_columns.transforms.serialize import from_json, to_json
 from estimax.feature_columns.transforms.texts import TextNumbers
+from estimax.feature_columns.transforms.tokens import Tokens
 from estimax.feature_columns.transforms.transform import (
     IdSource,
     PadIds,
@@ -68,6 +69,7 @@ __all__ = [
     "TableBags",
     "TableIds",
     "TextNumbers",
+    "Tokens",
     "Transform",
     "Vocabulary",
     "Weighted",

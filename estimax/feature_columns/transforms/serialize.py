@@ -38,6 +38,7 @@ from estimax.feature_columns.transforms.sequence import (
     SequenceNumbers,
 )
 from estimax.feature_columns.transforms.texts import TextNumbers
+from estimax.feature_columns.transforms.tokens import Tokens
 from estimax.feature_columns.transforms.transform import (
     IdSource,
     OutOfRange,
@@ -68,6 +69,7 @@ _CLASSES: dict[str, type[Transform] | type[IdSource]] = {
         TableBags,
         TableIds,
         TextNumbers,
+        Tokens,
         Vocabulary,
         Weighted,
     )
@@ -190,6 +192,8 @@ _VALID: dict[str, Callable[[Any], bool]] = {
     "hash_key": lambda value: value is None or type(value) is int,
     "is_integer": lambda value: isinstance(value, bool),
     "key": lambda value: isinstance(value, str),
+    "lowercase": lambda value: isinstance(value, bool),
+    "ngrams": lambda value: _is_list(value, _is_count),
     "num_buckets": _is_count,
     "num_oov_buckets": lambda value: value == 0 or _is_count(value),
     "out_of_range": lambda value: value in get_args(OutOfRange),
