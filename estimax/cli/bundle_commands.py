@@ -157,19 +157,44 @@ def export(
             'output, as the signature "explain".',
         ),
     ] = False,
+    calibrate: Annotated[
+        str | None,
+        typer.Option(
+            help="Fit a calibration on the source of eval, which is read: temperature, "
+            "platt or isotonic.",
+            metavar="METHOD",
+        ),
+    ] = None,
+    table_dtype: Annotated[
+        str | None,
+        typer.Option(
+            help="Store embedding tables as float16 or int8.", metavar="DTYPE"
+        ),
+    ] = None,
 ) -> None:
     """Export a checkpoint of a trained run as a bundle.
 
     The bundle predicts without the run file and without code. The section `export` of a
     run file writes bundles during training; this command does it afterwards. The data
-    of the run is not needed.
+    of the run is needed for `--calibrate` only.
 
     Examples:
 
         estimax export runs/flights
 
+        estimax export runs/flights --calibrate isotonic --table-dtype int8
+
         estimax export run.yaml --checkpoint runs/flights/model.ckpt-700 --output best
     """
     from estimax.cli.model_commands import export as command
 
-    command(run, set_ or [], model_dir, checkpoint, output, explain=explain)
+    command(
+        run,
+        set_ or [],
+        model_dir,
+        checkpoint,
+        output,
+        explain=explain,
+        calibrate=calibrate,
+        table_dtype=table_dtype,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, get_args
 
 from estimax import config
 from estimax.cli.best_checkpoint import checkpoint_of
@@ -22,6 +23,7 @@ from estimax.cli.data_errors import locate_errors
 from estimax.config import references
 from estimax.config.data_report import check_files
 from estimax.config.model_checks import why_not_explained
+from estimax.config.schema.run import CalibrationName
 from estimax.config.verdict import label_units
 from estimax.core.errors import ConfigError, MissingFileError, did_you_mean
 
@@ -138,6 +140,8 @@ def export(
     output: Path | None,
     *,
     explain: bool,
+    calibrate: str | None,
+    table_dtype: str | None,
 ) -> None:
     """Export a checkpoint; print the path of the bundle.
 
@@ -148,7 +152,13 @@ def export(
       checkpoint: The checkpoint; if None, that of the best export, or the latest.
       output: The folder of versions; `export/manual` in the model directory if None.
       explain: Whether the bundle gets the signature "explain".
+      calibrate: A method to calibrate with on the source of eval; None: none.
+      table_dtype: The dtype of embedding tables; None: float32.
     """
+    methods = get_args(CalibrationName)
+    if calibrate not in (None, *methods):
+        hint = did_you_mean(str(calibrate), methods)
+        raise ConfigError(f"--calibrate: unknown method {calibrate!r}{hint}")
     if run.is_dir():
         file = run / "config" / "resolved.yaml"
         if not file.is_file():
@@ -163,16 +173,25 @@ def export(
     reason = why_not_explained(model, getattr(model, "head", None)) if explain else ""
     if reason:
         raise ConfigError(f"--explain: {reason}.")
+    if calibrate is not None and loaded.run.eval is None:
+        raise ConfigError("--calibrate: the run has no eval section to fit it on.")
     folder = Path(loaded.run.run.model_dir)
     with notes.status("starting"):
-        from estimax.config.build import build
+        from estimax.config.build import build, calibration_call
+        from estimax.config.expressions import evaluate
 
         log_to(notes)
         built = build(loaded)
+    more: dict[str, Any] = {}
+    if calibrate is not None:
+        call = calibration_call(calibrate, built.plan)
+        more["calibration"] = evaluate(call, built.known)
+    if table_dtype is not None:
+        more["table_dtype"] = table_dtype
     target = folder / "export" / "manual" if output is None else output
     chosen = checkpoint_of(loaded.run, checkpoint)
     bundle = built.estimator.export_saved_model(
-        target, checkpoint_path=chosen, explain=explain
+        target, checkpoint_path=chosen, explain=explain, **more
     )
     say(bundle)
     note("next, try:")

@@ -46,7 +46,12 @@ def baseline(
     counts: Counter[Any] = Counter()
     for _, labels in batches:
         counts.update(np.asarray(labels).reshape(-1).tolist())
-    return _of_classes(counts, is_binary=task == "binary")
+    found = _of_classes(counts, is_binary=task == "binary")
+    head: Any = getattr(run.model, "head", None)
+    options = (head.loss_fn, head.focal_gamma, head.class_weights)
+    if options != (None, None, None):
+        found.pop("average_loss", None)  # is not the entropy
+    return found
 
 
 def _of_numbers(batches: Iterable[Any]) -> dict[str, float]:

@@ -42,6 +42,7 @@ def test_the_help_lists_every_command(cli):
         (["diff", "folder", "gone"], 1, "expected a model directory"),
         (["compare", "gone"], 1, "found no folder"),
         (["export", "folder"], 1, "expected a run file, or a model directory"),
+        (["export", "x", "--calibrate", "isotonc"], 2, "did you mean 'isotonic'?"),
         (["port", "gone.py"], 1, "there is no such file"),
         (["port", "good.csv"], 1, "this is not Python 3"),
         (["schema", "--output", "folder"], 1, "folder"),

@@ -29,6 +29,11 @@ def test_two_classes_have_the_share_of_the_larger_one(run):
     assert baseline(run, lambda: batches, 1)["accuracy"] == 1.0
 
 
+def test_a_loss_with_class_weights_is_not_compared_with_the_entropy(run, tmp_path):
+    run = with_head(run, "{type: binary, class_weights: {'1': 2}}", tmp_path)
+    assert set(baseline(run, lambda: [({}, [1, 0])])) == {"accuracy", "auc"}
+
+
 def test_a_number_has_its_variance(run, tmp_path):
     run = with_head(run, "{type: regression}", tmp_path)
     found = baseline(run, lambda: [({}, [1.0]), ({}, [3.0])])

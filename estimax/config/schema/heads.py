@@ -41,9 +41,10 @@ class HeadSection:
       label_dimension: Numbers to predict for each example.
       focal_gamma: Multiply the loss of each example by (1 - p)^focal_gamma, with p the
         probability of its label (focal loss): 2 is usual.
-      class_weights: How much the loss of an example of each class counts, such as
-        {1: 5}; classes that are left out weigh 1. balanced: a class with half as many
-        training examples as the mean of the classes weighs 2.
+      class_weights: How much the loss of an example of each class counts, by class id
+        (in quotes, such as {"1": 5}) or word; classes that are left out weigh 1.
+        balanced: a class with half as many training examples as the mean of the classes
+        weighs 2.
     """
 
 
