@@ -126,26 +126,28 @@ class EmbeddingColumn(WrapperColumn):
 
     def gather_rows(
         self, layer: nn.Module, features: Features
-    ) -> variables.GatheredRows | None:
-        """Return the gathered rows, if the block is at most one row per example.
+    ) -> variables.RowsToJoin | None:
+        """Return the rows to join, if the block is at most one row per example.
 
-        A layer joins the gathered rows of all its columns at once, which is faster than
-        column by column.
+        A layer joins the rows of all its columns at once, which is faster than column
+        by column.
 
         Args:
           layer: The layer that holds the column's table.
           features: The features of a batch by key.
 
         Returns:
-          None outside of training, and if `block` has more to do: several ids or
-          weights per example, clipping, or a table that is updated as a whole.
+          None if `block` has more to do: several ids or weights per example, clipping,
+          or a table that is updated as a whole; and outside of training for a large
+          table.
         """
         if self.table.max_norm is not None or not self.table.row_updates:
             return None
         ids = self.categorical_column.ids(features, self._out_of_range)
         if ids.weights is not None or ids.ids.shape[1:] != (1,):
             return None
-        return variables.rows_to_join(self._place.path(layer), ids.ids)
+        shape = (self.categorical_column.num_buckets, self.table.dimension)
+        return variables.rows_to_join(self._place.path(layer), shape, ids.ids)
 
     def _combine_rows(self, layer: nn.Module, ids: Ids, trainable: bool) -> jax.Array:
         """Look up ids [..., L], and combine their rows to [..., dimension]."""

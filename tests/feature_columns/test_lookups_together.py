@@ -41,7 +41,7 @@ def batch(seed, rows=16):
     return features, draw.integers(0, 2, rows)
 
 
-def trained(folder, *, seen=None):
+def made(folder, *, seen=None):
     def model_fn(features, labels, mode, params):
         blocks = {}
         net = fc.input_layer(features, params["columns"], cols_to_output_tensors=blocks)
@@ -49,6 +49,8 @@ def trained(folder, *, seen=None):
         assert sum(shape[1] for shape in whole.values()) == net.shape[1]
         if seen is not None:
             seen.update(whole)
+        if mode == ex.ModeKeys.PREDICT:
+            return ex.EstimatorSpec(mode, predictions={"net": net})
         logits = jax.numpy.sum(net * net, axis=1, keepdims=True)
         head = ex.heads.BinaryClassHead()
         return head.create_estimator_spec(
@@ -56,29 +58,42 @@ def trained(folder, *, seen=None):
         )
 
     config = ex.RunConfig(model_dir=folder, tf_random_seed=1, save_summary_steps=None)
-    estimator = ex.Estimator(model_fn, config=config, params={"columns": columns()})
+    return ex.Estimator(model_fn, config=config, params={"columns": columns()})
+
+
+def trained(folder, *, seen=None):
+    estimator = made(folder, seen=seen)
     estimator.train(lambda: iter([batch(seed) for seed in range(5)]))
     return {n: estimator.get_variable_value(n) for n in estimator.get_variable_names()}
 
 
+def predicted(folder):
+    rows = made(folder).predict(lambda: iter([batch(9)[0]]))
+    return np.array([row["net"] for row in rows])
+
+
 def test_training_comes_to_the_same_bits_as_column_by_column(tmp_path, monkeypatch):
-    seen = []
+    seen, small = [], []
     original = variables.side_by_side
 
     def looking(blocks):
         seen.append(sum(isinstance(block, variables.GatheredRows) for block in blocks))
+        small.append(sum(isinstance(block, variables.SmallTable) for block in blocks))
         return original(blocks)
 
     monkeypatch.setattr(variables, "side_by_side", looking)
     together = trained(tmp_path / "together")
     # a b c d from h to; the others go by themselves, and all do where none is trained.
     assert set(seen) == {0, 7}
+    joined = predicted(tmp_path / "together")
+    assert small[-1] == 8  # as in training, and f, which is not trained
     monkeypatch.setattr(EmbeddingColumn, "gather_rows", lambda *_: None)
     apart = trained(tmp_path / "apart")
     assert together.keys() == apart.keys()
     assert any("embedding_weights" in name for name in together)
     for name, value in apart.items():
         np.testing.assert_array_equal(together[name], value, err_msg=name)
+    np.testing.assert_array_equal(joined, predicted(tmp_path / "together"))
 
 
 def test_every_column_is_handed_out_with_its_own_width(tmp_path):

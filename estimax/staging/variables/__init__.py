@@ -29,6 +29,8 @@ from estimax.staging.variables.precision import computing_in
 from estimax.staging.variables.tables import (
     ColumnBlock,
     GatheredRows,
+    RowsToJoin,
+    SmallTable,
     gathered_rows,
     lookup,
     lookup_declared,
@@ -42,6 +44,8 @@ __all__ = [
     "GatheredRows",
     "GraphKeys",
     "ModelModule",
+    "RowsToJoin",
+    "SmallTable",
     "VariableScope",
     "apart",
     "assign",

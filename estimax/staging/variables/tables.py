@@ -16,9 +16,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,9 +27,14 @@ from flax import linen as nn
 
 from estimax import staging
 from estimax.core.errors import FeatureError
+from estimax.core.spec import ModeKeys
 from estimax.native import table_rows
 
 TABLES = "tables"  # the Flax collection
+
+# Outside of training, tables of up to so many bytes are copied beside each other, which
+# takes less time than a gather for each.
+_SMALL = 1 << 14
 
 
 def lookup(
@@ -113,13 +118,40 @@ def _is_sharded(path: str) -> bool:
     return trace is not None and path in trace.readers
 
 
-def rows_to_join(path: str, ids: jax.Array) -> GatheredRows | None:
-    """Return `gathered_rows` for `side_by_side`, and remember that it reads them."""
+def rows_to_join(
+    path: str, shape: tuple[int, int], ids: jax.Array
+) -> RowsToJoin | None:
+    """Return rows of a table for `side_by_side`; None if they are to be read apart.
+
+    In training these are the gathered rows, and the trace remembers that they are
+    joined. Otherwise it is the table itself, if it is small.
+    """
     trace = staging.current()
-    call = None if trace is None else trace.call_of(ids)
-    if trace is not None and call is not None:
+    if trace is None:
+        return None
+    call = trace.call_of(ids)
+    if trace.mode != ModeKeys.TRAIN:
+        table = _small_table(trace, path)
+        if table is None or table.shape != shape:
+            return None
+        trace.lookups.append(staging.Lookup(path, shape, call, ids, trainable=True))
+        return SmallTable(table, ids)
+    if call is not None:
         trace.joined.add((path, call.name))
     return gathered_rows(path, ids)
+
+
+def _small_table(trace: staging.Trace, path: str) -> jax.Array | None:
+    """Return a table that is cheap to copy; None if it is large or not made yet."""
+    if path in trace.readers:
+        return None
+    found: Any = trace.variables().get(TABLES, {})
+    for name in path.split("/"):
+        if not isinstance(found, Mapping) or name not in found:
+            return None
+        found = found[name]
+    table: jax.Array = found
+    return table if table.size * table.dtype.itemsize <= _SMALL else None
 
 
 def gathered_rows(path: str, ids: jax.Array) -> GatheredRows | None:
@@ -173,7 +205,23 @@ class GatheredRows:
         return (places - self.stack.place).reshape(self.ids.shape)
 
 
-ColumnBlock = GatheredRows | jax.Array  # [B, D]
+class SmallTable(NamedTuple):
+    """A table outside of training, and the one id of each example, negative for none.
+
+    `side_by_side` reads those of one width as one array.
+    """
+
+    table: jax.Array  # [V, D]
+    ids: jax.Array  # [B, 1]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the block that the rows make, [B, D]."""
+        return self.ids.shape[0], self.table.shape[1]
+
+
+RowsToJoin = GatheredRows | SmallTable
+ColumnBlock = RowsToJoin | jax.Array  # [B, D]
 
 
 @jax.tree_util.register_dataclass
@@ -207,7 +255,7 @@ _Part = _Reads | _Numbers
 def side_by_side(blocks: Sequence[ColumnBlock]) -> jax.Array:
     """Concatenate blocks [B, D] to [B, N]; an example without an id gets zeros."""
     if not any(isinstance(block, GatheredRows) for block in blocks):
-        return jnp.concatenate([*blocks], axis=1)  # type: ignore[list-item]
+        return jnp.concatenate(_read_small_tables(blocks), axis=1)
     for block in blocks:
         _check(block, blocks[0].shape[0])
     trace = staging.current()
@@ -218,6 +266,38 @@ def side_by_side(blocks: Sequence[ColumnBlock]) -> jax.Array:
         return _by_xla(parts)
     laid: jax.Array = _lay(parts)
     return laid
+
+
+def _read_small_tables(blocks: Sequence[Any]) -> list[jax.Array]:
+    """Return the blocks in order as arrays; those of neighbours may be one array."""
+    alike: dict[Any, list[int]] = {}
+    pieces: dict[int, jax.Array] = {}
+    for place, block in enumerate(blocks):
+        if isinstance(block, SmallTable):
+            key = block.table.shape[1], block.table.dtype
+            alike.setdefault(key, []).append(place)
+        else:
+            pieces[place] = block
+    for places in alike.values():
+        rows = _rows_of_small_tables([blocks[place] for place in places])
+        firsts = [i for i, at in enumerate(places) if i == 0 or places[i - 1] + 1 != at]
+        sizes = np.diff([*firsts, len(places)]).tolist()
+        for first, run in zip(firsts, jax.lax.split(rows, sizes, axis=1), strict=True):
+            pieces[places[first]] = run.reshape(run.shape[0], math.prod(run.shape[1:]))
+    return [pieces[place] for place in sorted(pieces)]
+
+
+def _rows_of_small_tables(blocks: Sequence[SmallTable]) -> jax.Array:
+    """Return the rows of n tables of one width, [B, n, D]; zeros where no id is."""
+    lengths = np.array([block.table.shape[0] for block in blocks], np.int32)
+    firsts = np.cumsum([0, *lengths[:-1]], dtype=np.int32)
+    # Flat, because XLA then finds that ids which are beside each other in the packed
+    # batch are one array. A slice of the batch for each takes 17 ms to compile.
+    flat = jnp.concatenate([block.ids.reshape(-1) for block in blocks])
+    ids = flat.reshape(len(blocks), blocks[0].ids.shape[0]).T
+    table = jnp.concatenate([block.table for block in blocks])
+    rows = take_rows(table, jnp.clip(ids, 0, lengths - 1) + firsts)
+    return jnp.where(ids[..., None] >= 0, rows, 0)
 
 
 def _check(block: ColumnBlock, size: int) -> None:
