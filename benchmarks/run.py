@@ -96,7 +96,13 @@ def _rows(result: dict[str, Any]) -> Iterator[Row]:
     for model, told in result.get("auc", {}).items():
         yield name, model, f"AUC {told['mean']:.4f}", _seconds(told["seconds_in_all"])
     for start, told in result.get("starts", {}).items():
-        wall, cpu = told["seconds"], told["cpu_seconds"]
+        cpu = told["cpu_seconds"]
+        if "seconds" not in told:  # of bench_columns.py, which counts CPU time alone
+            step = f"{told['cpu_ms_per_step']['median']:.2f} ms CPU a step"
+            shown = f"{cpu['median']:.2f} s CPU to the first step"
+            yield name, f"{start} columns", shown, step
+            continue
+        wall = told["seconds"]
         shown = f"{wall['median']:.2f} s (best {wall['best']:.2f})"
         yield name, start, shown, f"{cpu['median']:.2f} s CPU"
     for racer, told in result.get("first_steps", {}).items():
