@@ -64,7 +64,22 @@ def test_every_head_has_its_sections(html):
         "price: slices",
         "price: worst errors",
         "Feature importance",
+        "click: contributions",
+        "price: contributions",
     ]
+
+
+def test_contributions_are_shown_beside_the_importance(model, html):
+    estimator, input_fn = model
+    found = ex.inspection.integrated_gradients(
+        estimator, input_fn, output="click/logits"
+    )
+    section = html[html.index("<h2>click: contributions") :]
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", section)
+    assert cells[0] == "x"
+    assert float(cells[1]) == pytest.approx(found.mean_absolute["x"], rel=0.02)
+    assert float(cells[2]) != 0
+    assert "importance (loss)" in section
 
 
 def test_the_file_needs_nothing_else_and_escapes_the_data(html):

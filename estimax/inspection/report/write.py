@@ -24,6 +24,7 @@ from estimax.estimator import Estimator
 from estimax.hooks import summary
 from estimax.inspection.importance import RowSample, dataset, read_rows
 from estimax.inspection.report import columns, figures
+from estimax.inspection.report.contributions import add_contributions
 from estimax.inspection.report.page import Page
 from estimax.inspection.report.sections import ReportRows, add_learning_curves, add_task
 from estimax.inspection.report.tasks import tasks_of
@@ -85,7 +86,8 @@ def write_report(
     Use it to show a model to a colleague. The report has the metrics, learning curves,
     a summary of the data, and for each task of the model: curves with thresholds,
     calibration, the confusion matrix, errors by slices of the data, and the rows with
-    the largest errors. It needs matplotlib: `pip install 'estimax[report]'`.
+    the largest errors; and how much each feature matters. It needs matplotlib:
+    `pip install 'estimax[report]'`.
 
     Args:
       estimator: A trained Estimator.
@@ -100,7 +102,7 @@ def write_report(
         first 25 times as many rows are read. With `group`, the first rows are taken,
         so that groups are whole.
       importance_secs: Seconds after which no further feature is measured for its
-        importance; 0 leaves importances out.
+        importance; 0 leaves importances and contributions out.
       evaluation: Name of the evaluation of this data, as given to `evaluate`. Its
         metrics are shown if it evaluated the checkpoint; otherwise the metrics of the
         rows of the report. None shows the metrics of any evaluation, an unnamed one
@@ -161,11 +163,13 @@ def write_report(
     if importance_secs > 0:
         known = _IMPORTANCE_METRICS if len(tasks) == 1 else ("loss",)
         metric = next((name for name in known if name in metrics), "loss")
-        _add_importance(
+        importances = _add_importance(
             *(page, estimator, sample_fn, metric, importance_secs),
             list(features),
             checkpoint,
         )
+        names = [task.name for task in tasks]
+        add_contributions(page, estimator, sample_fn, names, importances, checkpoint)
     _add_gains(page, estimator)
     _add_facts(page, facts, checkpoint)
     target = (
@@ -326,7 +330,8 @@ def _add_importance(
     max_secs: float,
     names: Sequence[str],
     checkpoint: str | None,
-) -> None:
+) -> inspection.Importances | None:
+    """Add the importance of each feature, and return it if it could be measured."""
     try:
         found = inspection.permutation_importance(
             estimator,
@@ -339,7 +344,7 @@ def _add_importance(
         )
     except EstimaxError as error:  # such as a model that needs whole batches
         page.section("Feature importance").text(f"It could not be measured: {error}")
-        return
+        return None
     section = page.section("Feature importance")
     section.text(
         f"How much worse {metric} is when the values of a feature are shuffled over "
@@ -367,6 +372,7 @@ def _add_importance(
             f"Not measured within {max_secs:g} seconds: {', '.join(missing)}.",
             is_dim=True,
         )
+    return found
 
 
 def _add_calibration(page: Page, estimator: Estimator) -> None:
