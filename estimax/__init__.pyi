@@ -12,6 +12,7 @@ from estimax import input as input
 from estimax import inspection as inspection
 from estimax import metrics as metrics
 from estimax import optimizers as optimizers
+from estimax import sklearn as sklearn
 from estimax.canned import AverageEstimator as AverageEstimator
 from estimax.canned import BaselineClassifier as BaselineClassifier
 from estimax.canned import BaselineEstimator as BaselineEstimator

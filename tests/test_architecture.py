@@ -48,6 +48,7 @@ LAYERS = {
     "v1.experimental": 10,
     "config": 10,
     "cli": 11,
+    "sklearn": 11,
 }
 # The same within `input`; its own modules are the front, above all of these.
 INPUT_LAYERS = {"streams": 0, "sources": 1, "examples": 1, "ops": 2}
@@ -55,7 +56,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # Packages with names that users write, and packages within them that do.
 PUBLIC = [
     "canned checkpoints client config estimator export feature_columns heads hooks",
-    "input inspection metrics optimizers serving export.scoring hooks.summary",
+    "input inspection metrics optimizers serving sklearn export.scoring hooks.summary",
     "calibration feature_columns.transforms inspection.report staging.variables v1.crf",
     "v1.experimental v1.feature_columns v1.inputs v1.lookup v1.losses v1.metrics",
     "v1.optimizers",

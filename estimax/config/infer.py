@@ -224,6 +224,7 @@ def infer(
     weight: str | None = None,
     drop: Collection[str] = (),
     keep: Collection[str] = (),
+    task: InferredTask | None = None,
 ) -> Inferred:
     """Choose features, model and training for a table.
 
@@ -234,6 +235,7 @@ def infer(
       weight: A column of example weights, which is not a feature.
       drop: Columns to leave out.
       keep: Columns to keep although they alone predict the label.
+      task: What to train for; None finds it in the label.
 
     Raises:
       ConfigError: There is no such column, or no column that can be a feature.
@@ -245,7 +247,7 @@ def infer(
             f"{did_you_mean(label, table.names)}; the columns are: "
             f"{', '.join(table.names)}."
         )
-    task = _task(table.column(label), table.path)
+    task = _task(table.column(label), table.path) if task is None else task
     looks_like_weight = None
     if weight is None:
         looks_like_weight = _guess_weight(table, {label, *drop, *keep})

@@ -141,6 +141,28 @@ def profile(
     table, delimiter = _read(path, rows, delimiter, names, has_header)
     if not rows.count:
         raise InputError(f"{path}: the file has no rows.")
+    found = _describe(path, table, rows)
+    if found.format == "csv" and has_header and names is None:
+        _check_header(path, found.columns)
+    return dataclasses.replace(found, delimiter=delimiter)
+
+
+def profile_table(table: Any, name: str, *, most_rows: int = MOST_ROWS) -> TableProfile:
+    """Describe the columns of a pyarrow table, as if it was read from a Parquet file.
+
+    Args:
+      table: The table; it has rows.
+      name: What messages call it, in place of the path of a file.
+      most_rows: The most rows to look at; they are evenly chosen.
+    """
+    rows = _RowSample(most_rows)
+    rows.add(table)
+    texts = _texts_of(rows.table(table.schema.empty_table()), rows)
+    return dataclasses.replace(_describe(name, texts, rows), format="parquet")
+
+
+def _describe(path: str, table: Any, rows: _RowSample) -> TableProfile:
+    """Return the profile of a table whose values are text."""
     columns = tuple(
         dataclasses.replace(
             _column(name, table.column(i).combine_chunks()),
@@ -148,17 +170,13 @@ def profile(
         )
         for i, name in enumerate(table.column_names)
     )
-    form = format_of(path)
-    if form == "csv" and has_header and names is None:
-        _check_header(path, columns)
     return TableProfile(
         path,
-        form,
+        format_of(path),
         rows.count,
         table.num_rows == rows.count,
         columns,
-        delimiter,
-        _evenly_chosen(table, _SAMPLE_ROWS),
+        sample=_evenly_chosen(table, _SAMPLE_ROWS),
     )
 
 
@@ -361,14 +379,20 @@ def _byte_file(path: str, form: CsvFormat) -> Iterator[ByteFile]:
 
 def _read_parquet(path: str, rows: _RowSample) -> Any:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     from estimax.input.sources.parquet import open_parquet, read_record_batches
 
     with open_parquet(path) as file:
         for batch in read_record_batches(file, path, None):
             rows.add(pa.Table.from_batches([batch]))
-        table = rows.table(file.schema_arrow.empty_table())
+        return _texts_of(rows.table(file.schema_arrow.empty_table()), rows)
+
+
+def _texts_of(table: Any, rows: _RowSample) -> Any:
+    """Return a pyarrow table as text; `rows` is told which columns are no text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     texts = {}
     for name in table.column_names:
         kind = table.schema.field(name).type
