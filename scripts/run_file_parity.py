@@ -361,6 +361,7 @@ COMMON = {
     },
     "hooks": {
         "clock": "Python only: for tests",
+        "model_dir": "`run.model_dir`",
         "output_dir": "`run.model_dir`",
         "summary_writer": "Python only: an open writer",
         "scaffold": "Python only: of TensorFlow; must be None",

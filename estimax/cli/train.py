@@ -7,12 +7,13 @@ run left.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ from estimax.config.schema.model import CustomModelConfig
 if TYPE_CHECKING:  # both load jax
     from estimax.cli.training_progress import TrainingProgress
     from estimax.config.build import Built
-    from estimax.estimator import EvalSpec
+    from estimax.estimator import EvalSpec, TrainSpec
     from estimax.hooks import Hook
 
 
@@ -84,7 +85,6 @@ def _train(
         # The imports below load jax, which takes seconds. All checks that do without
         # it are above.
         with notes.status("starting"):
-            from estimax.cli.training_progress import TrainingProgress
             from estimax.config.build import build
 
             log_to(notes)
@@ -92,16 +92,48 @@ def _train(
                 built = build(loaded)
             if is_first:
                 write_config(loaded, built)
+    again = _command(path, model_dir, overrides)
+    with _tracked(built.train_spec()) as spec:
+        _train_and_print(loaded, built, spec, again, is_first, as_json)
+        if is_first and with_report and run.run.report:
+            report_after_training(loaded, built)
+    if is_first:
+        _print_next(run, again)
+
+
+@contextmanager
+def _tracked(spec: TrainSpec) -> Iterator[TrainSpec]:
+    """Let the trackers among the hooks see all that is done in the block."""
+    from estimax.hooks.tracking import TrackerHook
+
+    with ExitStack() as stack:
+        for hook in spec.hooks:
+            if isinstance(hook, TrackerHook):
+                stack.enter_context(hook)
+        yield spec
+
+
+def _train_and_print(
+    loaded: config.LoadedRun,
+    built: Built,
+    spec: TrainSpec,
+    again: str,
+    is_first: bool,
+    as_json: bool,
+) -> None:
+    from estimax.cli.training_progress import TrainingProgress
+    from estimax.cli.training_results import print_results
+
+    run = loaded.run
     compares = run.run.compare and is_first
     comparison = references.start(run) if compares else None
     every = run.run.log_step_count_steps or 100
-    again = _command(path, model_dir, overrides)
     try:
         with (
-            locate_errors(run, sources),
+            locate_errors(run, sources_of(run)),
             TrainingProgress(run.train.max_steps, every, notes) as progress,
         ):
-            metrics = _run(built, progress)
+            metrics = _run(built, spec, progress)
     except KeyboardInterrupt:
         # Training itself has told what it saved.
         note(f"to resume: estimax train {again}", "cyan")
@@ -109,22 +141,17 @@ def _train(
     finally:
         if sys.exc_info()[0] is not None:
             references.finish(comparison, 0)
-    from estimax.cli.training_results import print_results
-
     print_results(built, metrics, comparison, as_json=as_json)
     references.finish(comparison, 0)
-    if is_first:
-        if with_report and run.run.report:
-            report_after_training(loaded, built)
-        _print_next(run, again)
 
 
 def _run(
-    built: Built, progress: TrainingProgress
+    built: Built, spec: TrainSpec, progress: TrainingProgress
 ) -> Mapping[str, Mapping[str, object]]:
     """Train, and evaluate if the run says so; return the last metrics by evaluation."""
     eval_spec = built.eval_spec()
-    train_spec = built.train_spec([progress, *_compiling_ahead(built, eval_spec)])
+    more = [progress, *_compiling_ahead(built, eval_spec)]
+    train_spec = dataclasses.replace(spec, hooks=(*spec.hooks, *more))
     if eval_spec is None:
         built.estimator.train(
             train_spec.input_fn, train_spec.hooks, max_steps=train_spec.max_steps

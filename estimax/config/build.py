@@ -36,11 +36,13 @@ from estimax.config.saved import config_dir
 from estimax.config.schema.features import COMPUTED, WeightedConfig
 from estimax.config.schema.hooks import (
     CustomHookConfig,
+    MLflowHookConfig,
     ProfilerHookConfig,
     StepCounterHookConfig,
     StopAtCheckpointStepHookConfig,
     StoppingHookSection,
     SummarySaverHookConfig,
+    WandbHookConfig,
 )
 from estimax.config.schema.model import CustomModelConfig, ModelFnConfig
 from estimax.config.schema.run import (
@@ -279,6 +281,7 @@ def evaluation_name(run: Run) -> str | None:
 
 
 _WRITES = (ProfilerHookConfig, StepCounterHookConfig, SummarySaverHookConfig)
+_TRACKS = (MLflowHookConfig, WandbHookConfig)
 _NEEDS_MODEL = (StoppingHookSection, StopAtCheckpointStepHookConfig)
 
 
@@ -291,6 +294,8 @@ def hook_call(run: Run, hook: Any, model: CallExpression) -> CallExpression:
         given["estimator"] = model
     if isinstance(hook, _WRITES):
         given["output_dir"] = run.run.model_dir
+    if isinstance(hook, _TRACKS):
+        given["model_dir"] = run.run.model_dir
     return call_of(hook, **given)
 
 

@@ -38,6 +38,7 @@ __all__ = [
     "metric_compare",
     "spark_udf",
     "write_bundle",
+    "write_mlflow_model",
     "write_saved_model",
 ]
 

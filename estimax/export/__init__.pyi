@@ -38,3 +38,4 @@ from estimax.export.signature import TensorInfo as TensorInfo
 from estimax.export.spark import SparkPredictor as SparkPredictor
 from estimax.export.spark import spark_udf as spark_udf
 from estimax.export.writer import write_bundle as write_bundle
+from estimax.formats.mlflow_models import write_mlflow_model as write_mlflow_model

@@ -27,6 +27,7 @@ from estimax.hooks.stopping import (
     make_stop_at_checkpoint_step_hook,
 )
 from estimax.hooks.tensorboard import BoardHook, ProfilerHook, SummarySaverHook
+from estimax.hooks.tracking import MLflowHook, WandbHook
 
 SessionRunHook = Hook
 """The name of `Hook` in tf.estimator."""
@@ -47,6 +48,7 @@ __all__ = [
     "Hook",
     "InMemoryEvaluatorHook",
     "LoggingTensorHook",
+    "MLflowHook",
     "NanLossDuringTrainingError",
     "NanTensorHook",
     "ProfilerHook",
@@ -61,6 +63,7 @@ __all__ = [
     "StopAtStepHook",
     "SummarySaverHook",
     "Values",
+    "WandbHook",
     "make_early_stopping_hook",
     "make_stop_at_checkpoint_step_hook",
     "read_eval_metrics",

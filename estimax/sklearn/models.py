@@ -29,7 +29,7 @@ from estimax.config.infer import InferredTask
 from estimax.config.model_choice import MODEL_CHOICES, ModelChoice, has_lightgbm
 from estimax.core.errors import ConfigError, did_you_mean
 from estimax.sklearn.tables import is_frame, table_of
-from estimax.sklearn.training import Settings, Task, TrainedModel, train
+from estimax.sklearn.training import FitOptions, Task, TrainedModel, train
 
 _LEAST_HELD_OUT = 10  # rows, to choose a step by
 
@@ -68,7 +68,7 @@ class _TableModel(BaseEstimator):
             table = table.append_column(names[1], pa.array(weights, pa.float64()))
         seed = self._seed()
         rows, held_out = self._split(table, seed, stratify)
-        settings = Settings(
+        options = FitOptions(
             model=self.model,
             max_steps=self.max_steps,
             model_dir=None if self.model_dir is None else os.fspath(self.model_dir),
@@ -76,7 +76,7 @@ class _TableModel(BaseEstimator):
             verbose=bool(self.verbose),
         )
         columns = Task(names[0], None if weights is None else names[1], task)
-        self.trained_: TrainedModel = train(rows, held_out, columns, settings)
+        self.trained_: TrainedModel = train(rows, held_out, columns, options)
         self.n_iter_ = self.trained_.steps
         self.left_out_ = self.trained_.left_out
 

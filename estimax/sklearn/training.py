@@ -1,7 +1,7 @@
 """The run that `fit` trains, and the model that remains of it.
 
     task = Task("label", "weight", InferredTask({"type": "binary"}, None, ""))
-    trained = train(table, task, settings)
+    trained = train(table, task, options)
     trained.predict(table)["probabilities"]          # [B, 2]
 
 `fit` chooses features, model and training as `estimax init` does, writes a run file and
@@ -54,7 +54,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Settings:
+class FitOptions:
     """How a model is trained; the arguments of the estimators explain the fields."""
 
     model: str
@@ -115,14 +115,14 @@ class TrainedModel:
         return {**self.__dict__, "_loaded": []}
 
 
-def train(rows: Any, held_out: Any, task: Task, settings: Settings) -> TrainedModel:
+def train(rows: Any, held_out: Any, task: Task, options: FitOptions) -> TrainedModel:
     """Train a model on a table.
 
     Args:
       rows: The rows to train on, with label and weight.
       held_out: The rows that choose the step of the model; None trains to the end.
       task: What is learned.
-      settings: How.
+      options: How.
 
     Raises:
       EstimaxError: No column can be a feature, or the model cannot be trained.
@@ -134,12 +134,12 @@ def train(rows: Any, held_out: Any, task: Task, settings: Settings) -> TrainedMo
         weight=task.weight,
         keep=rows.column_names,
         task=task.inferred,
-    ).with_models(choose_models(settings.model))
-    with tempfile.TemporaryDirectory(prefix="estimax-") as base, _log(settings.verbose):
+    ).with_models(choose_models(options.model))
+    with tempfile.TemporaryDirectory(prefix="estimax-") as base, _log(options.verbose):
         folder = Path(base)
         path = folder / "run.yaml"
         path.write_text(
-            dump_plain(_run_file(inferred, task, settings, folder, held_out))
+            dump_plain(_run_file(inferred, task, options, folder, held_out))
         )
         loaded = load(path)
         kinds: dict[str, Any] = {
@@ -173,25 +173,25 @@ def _left_out(
 
 
 def _run_file(
-    inferred: Inferred, task: Task, settings: Settings, folder: Path, held_out: Any
+    inferred: Inferred, task: Task, options: FitOptions, folder: Path, held_out: Any
 ) -> dict[str, Any]:
     """Return a run file with everything that was chosen."""
     made = inferred.sections()
-    if settings.max_steps is not None:
-        made["train"] = {"max_steps": settings.max_steps}
+    if options.max_steps is not None:
+        made["train"] = {"max_steps": options.max_steps}
         saving = made["run"]["save_checkpoints"]
-        saving["every_steps"] = min(saving["every_steps"], settings.max_steps)
+        saving["every_steps"] = min(saving["every_steps"], options.max_steps)
     if "linear" in inferred.models:
         # Another table may have missing numbers where this one has none.
         for section in made["features"].values():
             if section["type"] == "numeric":
                 section.setdefault("default", "mean")
     made["run"] |= {
-        "model_dir": settings.model_dir or str(folder / "model"),
+        "model_dir": options.model_dir or str(folder / "model"),
         "on_existing": "overwrite",
         "compare": False,
         "report": False,
-        "save_summary_steps": 100 if settings.model_dir else None,
+        "save_summary_steps": 100 if options.model_dir else None,
     }
     sources = {"train": inferred.source(for_training=True)}
     sources["train"]["files"] = str(folder / "train.parquet")
@@ -205,7 +205,7 @@ def _run_file(
     made["data"] |= {"sources": sources}
     if task.weight is not None:
         made["data"]["weight"] = task.weight
-    about = {"schema": "estimax/run/v1", "name": "sklearn", "seed": settings.seed}
+    about = {"schema": "estimax/run/v1", "name": "sklearn", "seed": options.seed}
     return about | made
 
 

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
 
 import estimax as ex
 
@@ -147,6 +148,26 @@ def test_without_scikit_learn_the_error_says_what_to_install():
     )
     assert done.returncode == 1
     assert 'pip install "estimax[sklearn]"' in done.stderr
+
+
+@pytest.mark.slow  # minutes: each check trains models
+@pytest.mark.parametrize("kind", ["Classifier", "Regressor"])
+def test_scikit_learns_own_checks_pass(kind):
+    estimator = getattr(ex.sklearn, kind)("linear", max_steps=300, random_state=0)
+    found = check_estimator(
+        estimator, on_skip=None, expected_failed_checks=EXPECTED_TO_FAIL
+    )
+    failed = {check["check_name"] for check in found if check["status"] == "xfail"}
+    assert failed == EXPECTED_TO_FAIL.keys()
+
+
+# The same list is in docs/guides/scikit_learn.md.
+EXPECTED_TO_FAIL = {
+    "check_sample_weight_equivalence_on_dense_data": (
+        "rows are held out at random, and batches have a number of rows, whatever "
+        "their weights"
+    )
+}
 
 
 @pytest.mark.slow

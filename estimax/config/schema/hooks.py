@@ -323,6 +323,63 @@ class EarlyStoppingHookConfig(StoppingHookSection):
     eval_dir: str | None = None
 
 
+@calls("estimax.hooks.MLflowHook")
+@dataclass(frozen=True, kw_only=True)
+class MLflowHookConfig:
+    """Log a run to MLflow: parameters, metrics by step, the report and the bundle.
+
+    Args:
+      type: `ex.hooks.MLflowHook`.
+      experiment: The name of the experiment; it is made if there is none.
+      run_name: The name of the run; null lets MLflow choose.
+      tracking_uri: The server or store, such as "http://localhost:5000" or
+        "sqlite:///mlruns.db". None: that of MLflow's settings (MLFLOW_TRACKING_URI).
+      params: More parameters to log.
+      every_n_steps: Steps between two logs of loss and speed.
+      log_model: Whether to log the newest bundle as a model, which
+        `mlflow.pyfunc.load_model("runs:/<run id>/model")` loads.
+      wait_secs: Most seconds to wait for the tracker at the end.
+    """
+
+    type: Literal["mlflow"] = "mlflow"
+    experiment: str = "estimax"
+    run_name: str | None = None
+    tracking_uri: str | None = None
+    params: Mapping[str, Any] | None = None
+    every_n_steps: PositiveInt = 100
+    log_model: bool = True
+    wait_secs: NonNegativeFloat = 60.0
+
+
+@calls("estimax.hooks.WandbHook")
+@dataclass(frozen=True, kw_only=True)
+class WandbHookConfig:
+    """Log a run to Weights & Biases: parameters, metrics, the report and the bundle.
+
+    Args:
+      type: `ex.hooks.WandbHook`.
+      project: The name of the project.
+      run_name: The name of the run; null lets W&B choose.
+      entity: The user or team; null is the default of the account.
+      mode: "online", "offline" (files that `wandb sync` sends later) or "disabled".
+        None: that of the environment (WANDB_MODE), or "online".
+      params: More parameters to log.
+      every_n_steps: Steps between two logs of loss and speed.
+      log_model: Whether to log the newest bundle as an artifact of the type "model".
+      wait_secs: Most seconds to wait for the tracker at the end.
+    """
+
+    type: Literal["wandb"] = "wandb"
+    project: str = "estimax"
+    run_name: str | None = None
+    entity: str | None = None
+    mode: Literal["online", "offline", "disabled"] | None = None
+    params: Mapping[str, Any] | None = None
+    every_n_steps: PositiveInt = 100
+    log_model: bool = True
+    wait_secs: NonNegativeFloat = 60.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class CustomHookConfig:
     """A hook of your own.
@@ -351,5 +408,7 @@ HookConfig = (
     | StopIfNoIncreaseHookConfig
     | StopIfNoDecreaseHookConfig
     | EarlyStoppingHookConfig
+    | MLflowHookConfig
+    | WandbHookConfig
     | CustomHookConfig
 )
