@@ -578,6 +578,46 @@ def compare(
 
 
 @app.command(rich_help_panel=START)
+def cv(
+    run: RunFileArgument,
+    set_: OverridesOption = None,
+    folds: Annotated[int, typer.Option(help="Number of folds, at least 2.")] = 5,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the folds.  [default: MODEL_DIR-cv]"),
+    ] = None,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Train a run on folds of its rows, and print mean ± deviation of each metric.
+
+    Use it where one split is too small to trust. The rows of the train source, with
+    all parts that the run file splits off it, are divided into folds: each is held out
+    once, and the model that was trained on the others is measured on it. The folds are
+    made as the split of the run file is: at random by the number of the row, or by hash
+    of `key`, so that rows of one key stay together. They are not stratified by class,
+    and a split by time has none.
+
+    Whatever the run file says is done in every fold: early stopping and the best
+    export use a part of the other folds, as large a share as that of `eval`.
+
+    If it is killed, the same command continues it: folds that have ended are not
+    repeated, and one that was interrupted goes on from its last checkpoint.
+
+    The result is a table, and FOLDER/cv.json with the metrics of each fold.
+
+    Examples:
+
+        estimax cv run.yaml
+
+        estimax cv run.yaml --folds 10 --set model.n_trees=300 --output runs/cv-300
+    """
+    from estimax.cli.cv import cv as command
+
+    command(run, set_ or [], folds, output, quiet=quiet, as_json=json)
+
+
+@app.command(rich_help_panel=START)
 def sweep(
     run: RunFileArgument,
     set_: OverridesOption = None,

@@ -43,17 +43,18 @@ def part_of(
     Args:
       data: A dataset of dicts, one for each row.
       start: Where the part begins, from 0 to 1.
-      stop: Where the part ends, from 0 to 1.
+      stop: Where the part ends, from 0 to 1. Below `start`, the part is all that is not
+        in [stop, start), as the training rows of a fold are.
       key: The column whose value is hashed, text or integers, so that rows with the
         same value stay together. None hashes the number of the row.
       seed: Another seed makes another split.
       drop: Whether to remove the column `key` afterwards.
 
     Returns:
-      A dataset of about `stop - start` of the rows.
+      A dataset of about `stop - start` of the rows; 1 more if that is below 0.
 
     Raises:
-      InputError: `start` and `stop` are not in order between 0 and 1. While reading:
+      InputError: `start` or `stop` is not between 0 and 1. While reading:
         there is no column `key`, or it holds neither text nor integers.
 
     Example:
@@ -62,14 +63,15 @@ def part_of(
       >>> len(list(train)), len(list(test))
       (815, 185)
     """
-    if not 0 <= start <= stop <= 1:
+    if not (0 <= start <= 1 and 0 <= stop <= 1):
         raise InputError(
-            f"part_of: expected 0 <= start <= stop <= 1, got {start} and {stop}."
+            f"part_of: expected start and stop from 0 to 1, got {start} and {stop}."
         )
 
     def is_inside(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
         # The last part includes 1, which rounding may produce.
-        return (numbers >= start) & ((numbers < stop) | (stop == 1))
+        is_after, is_before = numbers >= start, (numbers < stop) | (stop == 1)
+        return is_after & is_before if start <= stop else is_after | is_before
 
     if key is not None:
 

@@ -6,7 +6,17 @@ import sys
 import pytest
 
 COMMANDS = [
-    *("init", "check", "train", "launch", "evaluate", "predict", "sweep", "export"),
+    *(
+        "init",
+        "check",
+        "train",
+        "launch",
+        "evaluate",
+        "predict",
+        "cv",
+        "sweep",
+        "export",
+    ),
     *("run", "serve", "convert", "show", "report", "diff", "compare", "python"),
     *("schema", "port", "warm"),
 ]
