@@ -62,6 +62,8 @@ class _TableModel(BaseEstimator):
         task: InferredTask,
         stratify: Any = None,
     ) -> None:
+        if features.num_rows < 2:
+            raise ValueError("X: expected at least 2 rows to train on, found 1 sample.")
         names = _unused("label", features), _unused("weight", features)
         table = features.append_column(names[0], labels)
         if weights is not None:

@@ -105,6 +105,8 @@ def test_what_cannot_be_read_is_told(trained):
             ex.sklearn.Classifier(**wrong).fit(frame, label)
     with pytest.raises(ValueError, match="at least two classes, found one class: 'a'"):
         ex.sklearn.Classifier().fit(frame, ["a"] * 20)
+    with pytest.raises(ValueError, match="at least 2 rows to train on, found 1 sample"):
+        ex.sklearn.Regressor().fit([[1.0, 2.0]], [3.0])
 
 
 def test_a_pipeline_with_a_regressor_is_cross_validated():
