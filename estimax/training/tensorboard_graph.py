@@ -69,17 +69,19 @@ def names_of_constants(
 
     Results of host transforms are constants of the trace, and JAX copies them.
     """
-    staged = [
-        ("/".join(dict.fromkeys(origin.name for origin in call.inputs)), leaf)
-        for call, result in results.items()
-        for leaf in jax.tree.leaves(result)
-    ]
+    # By value, so that the time does not grow with constants times results.
+    names: dict[tuple[Any, bytes], str] = {}
+    for call, result in results.items():
+        name = "/".join(dict.fromkeys(origin.name for origin in call.inputs))
+        for leaf in jax.tree.leaves(result):
+            names.setdefault(_value(leaf), name)
+    return [names.get(_value(constant), "constant") for constant in constants]
 
-    def name(constant: Any) -> str:
-        found = (n for n, v in staged if np.array_equal(np.asarray(constant), v))
-        return next(found, "constant")
 
-    return [name(constant) for constant in constants]
+def _value(array: Any) -> tuple[Any, bytes]:
+    """Return what is equal for arrays of the same shape and numbers."""
+    numbers = np.asarray(array)
+    return numbers.shape, numbers.astype(np.float64).tobytes()
 
 
 def _source(path: Any) -> tuple[str, str]:
