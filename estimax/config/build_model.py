@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -131,20 +132,25 @@ def _average(
     model = run.model
     assert isinstance(model, AverageModelConfig)
     members = {}
-    for name in model.models:
-        folder = f"{run.run.model_dir}/members/{name}"
+    for name, seed in itertools.product(model.models, range(model.seeds)):
+        member = model.member(name, seed)
         section = model.models[name]
-        given = {**config.named, "model_dir": folder}
+        given = {
+            **config.named,
+            "model_dir": f"{run.run.model_dir}/members/{member}",
+        }
+        if seed:
+            given["tf_random_seed"] = (run.seed + seed) % 2**32
         if isinstance(section, TREES) and "save_checkpoints_steps" in given:
             # Each number of trees is another program, so evaluate the last one alone.
             # LightGBM stops early by itself.
             given["save_checkpoints_steps"] = section.n_trees
         own = dataclasses.replace(config, named=given)
-        own = dataclasses.replace(own, name=f"{name}_config")
+        own = dataclasses.replace(own, name=f"{member}_config")
         one = model_call(
             run_of_model(run, name), columns, statistics, own, None, inputs
         )
-        members[name] = dataclasses.replace(one, name=name_of_member(name))
+        members[member] = dataclasses.replace(one, name=name_of_member(member))
     head = head_call(run, model.head, statistics)
     options: dict[str, Any] = changed_values(model, "patience_steps")
     source = held_out_source(run)

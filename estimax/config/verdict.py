@@ -172,8 +172,8 @@ Curve = Sequence[tuple[int, float]]
 def loss_curves(run: Run) -> dict[str, tuple[Curve, Curve]]:
     """Return the losses of the training and of the first evaluation, by step.
 
-    An average has those of each member by its name, without trees, which stop by
-    themselves; any other model has one entry, named "".
+    An average has those of each model by its name (of the first seed), without trees,
+    which stop by themselves; any other model has one entry, named "".
     """
     from estimax.config.build import evaluation_name
 
@@ -181,8 +181,12 @@ def loss_curves(run: Run) -> dict[str, tuple[Curve, Curve]]:
         return {}
     folder = Path(run.run.model_dir)
     if isinstance(run.model, AverageModelConfig):
-        networks = (n for n, m in run.model.models.items() if not isinstance(m, TREES))
-        return {name: _curves_in(folder / "members" / name, None) for name in networks}
+        average = run.model
+        networks = (n for n, m in average.models.items() if not isinstance(m, TREES))
+        return {
+            name: _curves_in(folder / "members" / average.member(name), None)
+            for name in networks
+        }
     return {"": _curves_in(folder, evaluation_name(run))}
 
 

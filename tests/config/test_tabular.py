@@ -123,6 +123,21 @@ optimizers: {models: {linear: {linear: {type: sgd, learning_rate: 0.3}}}}"""
 VALID = "    valid: {format: csv, files: valid.csv, batch_size: 50}\n    test:"
 
 
+def test_an_average_has_so_many_seeds_of_each_model(folder):
+    several = AVERAGE.replace("type: average,", "type: average, seeds: 2,")
+    write_rows(folder / "valid.csv", 100, seed=3)
+    path = written(folder, ("{type: tabular}", several), ("    test:", VALID))
+    members = build(load(path)).estimator.members
+    first = load(path).run.seed
+    assert {name: model.config.tf_random_seed for name, model in members.items()} == {
+        "network_seed_1": first,
+        "network_seed_2": first + 1,
+        "linear_seed_1": first,
+        "linear_seed_2": first + 1,
+    }
+    assert len({model.model_dir for model in members.values()}) == 4
+
+
 def test_a_run_file_averages_models(folder):
     write_rows(folder / "valid.csv", 100, seed=3)
     path = written(

@@ -610,6 +610,8 @@ class AverageModelConfig:
         source of eval, and without one equal weights.
       patience_steps: A model stops if its loss on the held-out rows has not decreased
         for this many steps; null trains it to its end.
+      seeds: Train each model so many times, with the seeds of the run and the numbers
+        after it, and average all of them. The models are named NAME_seed_1, and so on.
       head: What all models are trained for: their loss, predictions and metrics.
     """
 
@@ -617,7 +619,12 @@ class AverageModelConfig:
     models: Mapping[str, MemberModelConfig]
     held_out: str | None = None
     patience_steps: PositiveInt | None = None
+    seeds: PositiveInt = 1
     head: HeadConfig = BINARY
+
+    def member(self, name: str, seed: int = 0) -> str:
+        """Return the name of a model with a seed, counted from 0."""
+        return name if self.seeds == 1 else f"{name}_seed_{seed + 1}"
 
 
 # The sections whose models have names of their own.
