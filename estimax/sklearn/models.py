@@ -248,6 +248,7 @@ class Classifier(ClassifierMixin, _TableModel):
         features = self._table(X, reset=True)
         y = column_or_1d(_required(y, self), warn=True)
         check_consistent_length(features.column(0), y)
+        _check_finite(y)  # scikit-learn's own check warns of a cast first
         check_classification_targets(y)
         weights = _weights(sample_weight, y)
         self.classes_, ids = np.unique(y, return_inverse=True)
@@ -341,8 +342,7 @@ class Regressor(RegressorMixin, _TableModel):
         features = self._table(X, reset=True)
         y = column_or_1d(_required(y, self), warn=True, dtype=np.float64)
         check_consistent_length(features.column(0), y)
-        if not np.isfinite(y).all():
-            raise ValueError("y contains NaN or infinity; expected finite numbers.")
+        _check_finite(y)
         weights = _weights(sample_weight, y)
         task = InferredTask({"type": "regression"}, None, "")
         self._train(features, pa.array(y), weights, task)
@@ -368,6 +368,11 @@ def _required(y: Any, estimator: BaseEstimator) -> Any:
             "None."
         )
     return y
+
+
+def _check_finite(y: Any) -> None:
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise ValueError("Input y contains NaN or infinity; expected finite numbers.")
 
 
 def _weights(given: Any, y: Any) -> Any:
