@@ -11,6 +11,7 @@ examples as pages.
 from __future__ import annotations
 
 import ast
+import json
 import posixpath
 import re
 import sys
@@ -76,14 +77,29 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def example_pages() -> dict[str, str]:
-    """Return the text of a page for each folder of examples: its programs."""
+    """Return the text of a page for each folder of examples: programs or notebooks."""
     pages: dict[str, str] = {}
     for program in sorted((ROOT / "examples").rglob("*.py")):
         path = program.relative_to(ROOT)
         name = path.parts[1]
         text = pages.get(name, f"# {name.replace('_', ' ').capitalize()}\n")
         pages[name] = f"{text}\n## {path}\n\n```python\n{program.read_text()}```\n"
+    pages["notebooks"] = "# Notebooks\n"
+    for notebook in sorted((ROOT / "examples" / "notebooks").glob("*.ipynb")):
+        pages["notebooks"] += f"\n{_notebook_text(notebook)}"
     return pages
+
+
+def _notebook_text(notebook: Path) -> str:
+    """Return the cells of a notebook as Markdown, its headings one level lower."""
+    parts = []
+    for cell in json.loads(notebook.read_text())["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            parts.append(f"```python\n{text}\n```\n")
+        else:
+            parts.append(re.sub("^#", "##", text, flags=re.MULTILINE) + "\n")
+    return "\n".join(parts)
 
 
 def reference_pages() -> dict[str, str]:
