@@ -191,6 +191,9 @@ def _saved_names() -> dict[tuple[str, str], tuple[str, str]]:
         ("estimator.wrappers", "estimator.extenders"): (
             "add_metrics call_logit_fn forward_features"
         ),
+        ("feature_columns.bucketized", "feature_columns.numeric"): (
+            "BucketizedColumn bucketized_column"
+        ),
         ("feature_columns.categorical", "feature_columns.composed"): (
             "CrossedColumn WeightedCategoricalColumn "
             "crossed_column weighted_categorical_column"

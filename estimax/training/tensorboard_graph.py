@@ -80,6 +80,10 @@ def names_of_constants(
 
 def _value(array: Any) -> tuple[Any, bytes]:
     """Return what is equal for arrays of the same shape and numbers."""
+    if isinstance(array, jax.Array) and jnp.issubdtype(
+        array.dtype, jax.dtypes.prng_key
+    ):
+        array = jax.random.key_data(array)
     numbers = np.asarray(array)
     return numbers.shape, numbers.astype(np.float64).tobytes()
 

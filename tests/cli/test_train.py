@@ -214,8 +214,9 @@ def test_a_run_goes_on_where_it_was_and_refuses_another_model(cli, run_file):
 def test_a_finished_run_says_that_there_is_nothing_to_train(cli, trained):
     again = cli("train", trained[0])
     assert again.code == 0, again.err
-    assert "train: nothing to do" in again.err
-    assert "Raise max_steps to train on" in again.err
+    told = " ".join(again.err.split())  # lines break where a path is long
+    assert "train: nothing to do" in told
+    assert "Raise max_steps to train on" in told
 
 
 def test_ctrl_c_saves_and_the_same_command_resumes(run_file):
