@@ -188,6 +188,8 @@ def test_a_search_tries_parameters():
 @pytest.mark.parametrize("model", ["network", "both", "linear"])
 def test_every_model_learns(model):
     frame, label = people(600)
+    if model == "linear":  # which cannot learn that age and city turn each other around
+        label = np.where(frame["age"] > 50, "yes", "no")
     estimator = ex.sklearn.Classifier(model, random_state=0)
     scores = cross_val_score(estimator, frame, label, cv=2)
-    assert scores.mean() > (0.65 if model == "linear" else 0.8)
+    assert scores.mean() > 0.8
