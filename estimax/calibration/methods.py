@@ -21,14 +21,16 @@ from estimax.core.errors import InputError, LabelError, SpecError
 Array = NDArray[Any]
 
 
+@dataclass(frozen=True)
 class _Calibration:
-    """What the methods share: their checks, and `fit`."""
+    """What the methods share: their arguments, the checks, and `fit`."""
 
     _method: ClassVar[Method]
-    input_fn: Callable[..., Any] | None
-    weight: str | None
-    steps: int | None
-    classify: bool
+
+    input_fn: Callable[..., Any] | None = None
+    weight: str | None = None
+    steps: int | None = None
+    classify: bool = False
 
     def fit(
         self, labels: Any, probabilities: Any, weights: Any = None
@@ -85,11 +87,6 @@ class Temperature(_Calibration):
 
     _method: ClassVar[Method] = "temperature"
 
-    input_fn: Callable[..., Any] | None = None
-    weight: str | None = None
-    steps: int | None = None
-    classify: bool = False
-
 
 @final
 @document_like(Temperature)
@@ -109,11 +106,6 @@ class Platt(_Calibration):
 
     _method: ClassVar[Method] = "platt"
 
-    input_fn: Callable[..., Any] | None = None
-    weight: str | None = None
-    steps: int | None = None
-    classify: bool = False
-
 
 @final
 @document_like(Temperature)
@@ -132,11 +124,6 @@ class Isotonic(_Calibration):
     """
 
     _method: ClassVar[Method] = "isotonic"
-
-    input_fn: Callable[..., Any] | None = None
-    weight: str | None = None
-    steps: int | None = None
-    classify: bool = False
 
 
 CalibrationMethod = Temperature | Platt | Isotonic
