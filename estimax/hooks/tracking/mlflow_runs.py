@@ -64,11 +64,10 @@ class MLflowHook(TrackerHook):
         log_model: bool = True,
         wait_secs: float = 60.0,
     ) -> None:
-        super().__init__(model_dir, params, every_n_steps, wait_secs)
+        super().__init__(model_dir, params, every_n_steps, wait_secs, log_model)
         self._experiment = experiment
         self._run_name = run_name
         self._tracking_uri = tracking_uri
-        self._log_model = log_model
         self._client: Any = None
         self.run_id: str | None = None
         """The id of the run in MLflow, once it has begun."""
@@ -128,7 +127,7 @@ class MLflowHook(TrackerHook):
             folder = str(Path(name).parent)
             folder_or_none = None if folder == "." else folder
             self._client.log_artifact(self.run_id, str(path), folder_or_none)
-        if bundle is None or not self._log_model:
+        if bundle is None:
             return
         with tempfile.TemporaryDirectory(prefix="estimax-") as base:
             model = write_mlflow_model(bundle, Path(base) / "model")

@@ -45,6 +45,7 @@ class TrackerHook(Hook):
         params: Mapping[str, Any] | None,
         every_n_steps: int,
         wait_secs: float,
+        log_model: bool = True,
     ) -> None:
         if every_n_steps < 1:
             raise ConfigError(
@@ -54,6 +55,7 @@ class TrackerHook(Hook):
         self.model_dir = Path(model_dir)
         self.every_n_steps = every_n_steps
         self.wait_secs = wait_secs
+        self._log_model = log_model
         self.params = dict(params or {})
         self._is_in_block = False
         self._thread: _Thread | None = None
@@ -191,7 +193,9 @@ class TrackerHook(Hook):
         return {n: self.model_dir / n for n in names if (self.model_dir / n).is_file()}
 
     def _bundle(self) -> Path | None:
-        """Return the newest bundle that was exported."""
+        """Return the newest bundle that was exported, if it is to be sent."""
+        if not self._log_model:
+            return None
         found = list((self.model_dir / "export").glob(f"*/*/{_MANIFEST}"))
         newest = max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
         return None if newest is None else newest.parent

@@ -57,14 +57,13 @@ class WandbHook(TrackerHook):
         log_model: bool = True,
         wait_secs: float = 60.0,
     ) -> None:
-        super().__init__(model_dir, params, every_n_steps, wait_secs)
+        super().__init__(model_dir, params, every_n_steps, wait_secs, log_model)
         self._settings: dict[str, Any] = {
             "project": project,
             "name": run_name,
             "entity": entity,
             "mode": mode,
         }
-        self._log_model = log_model
         self._run: Any = None
 
     def start(self, params: Mapping[str, str], run_id: str | None) -> str:
@@ -120,7 +119,7 @@ class WandbHook(TrackerHook):
             for name, path in files.items():
                 artifact.add_file(str(path), name=name)
             self._run.log_artifact(artifact)
-        if bundle is not None and self._log_model:
+        if bundle is not None:
             artifact = wandb.Artifact(f"bundle-{self._run.id}", "model")
             artifact.add_dir(str(bundle))
             self._run.log_artifact(artifact)
