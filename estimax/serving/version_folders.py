@@ -11,6 +11,7 @@ number has another manifest, and thus another copy.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import posixpath
@@ -209,6 +210,8 @@ def _remove_old_copies(folder: Path, kept: set[str]) -> None:
     except OSError:  # there is none yet
         return
     for copy in copies:
-        is_version = copy.name not in kept and copy.name.partition("-")[0].isdecimal()
-        if is_version and time.time() - copy.stat().st_ctime > _KEPT_SECONDS:
-            shutil.rmtree(copy.path, ignore_errors=True)
+        if copy.name in kept or not copy.name.partition("-")[0].isdecimal():
+            continue
+        with contextlib.suppress(FileNotFoundError):  # another server removed it
+            if time.time() - copy.stat().st_ctime > _KEPT_SECONDS:
+                shutil.rmtree(copy.path, ignore_errors=True)
